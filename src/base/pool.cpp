@@ -1,0 +1,178 @@
+// The slow side of the pool: the shared list, threads that come and go, statistics.
+#include "base/pool.hpp"
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+namespace softtape {
+namespace detail {
+namespace {
+
+struct SharedPool {
+  std::mutex mutex;
+  FreeBlock* free[kSizeClasses] = {};
+  ThreadCache* registered = nullptr;
+  ThreadCache* idle = nullptr;
+};
+
+// Never destroyed: tensors with static lifetime are released after the last destructor of this
+// file.
+SharedPool& shared_pool() {
+  static auto* pool = new SharedPool;
+  return *pool;
+}
+
+void* pop(SharedPool& pool, std::uint32_t size_class) {
+  FreeBlock* block = pool.free[size_class];
+  if (block) pool.free[size_class] = block->next;
+  return block;
+}
+
+void push(SharedPool& pool, FreeBlock* block, std::uint32_t size_class) {
+  block->next = pool.free[size_class];
+  pool.free[size_class] = block;
+}
+
+// Moves blocks of one class from a thread to the shared list until `keep` are left.
+void hand_over(SharedPool& pool, ThreadCache& cache, std::uint32_t size_class, std::uint32_t keep) {
+  ThreadCache::FreeList& list = cache.free[size_class];
+  for (; list.count > keep; --list.count) {
+    FreeBlock* block = list.head;
+    list.head = block->next;
+    push(pool, block, size_class);
+  }
+}
+
+std::int64_t free_list(FreeBlock*& head, std::uint32_t size_class) {
+  std::int64_t freed = 0;
+  while (head) {
+    FreeBlock* next = head->next;
+#ifdef SOFTTAPE_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(head, class_bytes(size_class));
+#endif
+    std::free(head);
+    head = next;
+    freed += static_cast<std::int64_t>(class_bytes(size_class));
+  }
+  return freed;
+}
+
+// When a thread ends its blocks go to the shared list and its cache waits for the next thread.
+struct CacheReturn {
+  ThreadCache* cache = nullptr;
+  ~CacheReturn() {
+    if (!cache) return;
+    SharedPool& pool = shared_pool();
+    const std::lock_guard lock(pool.mutex);
+    for (std::uint32_t c = 0; c < kSizeClasses; ++c) hand_over(pool, *cache, c, 0);
+    cache->next_idle = pool.idle;
+    pool.idle = cache;
+    t_cache = nullptr;
+  }
+};
+
+constinit thread_local bool t_ended = false;
+thread_local CacheReturn t_return;
+
+}  // namespace
+
+constinit thread_local ThreadCache* t_cache = nullptr;
+
+ThreadCache* adopt_cache() {
+  SharedPool& pool = shared_pool();
+  {
+    const std::lock_guard lock(pool.mutex);
+    if (pool.idle) {
+      t_cache = pool.idle;
+      pool.idle = t_cache->next_idle;
+    } else {
+      t_cache = new ThreadCache;
+      t_cache->next_registered = pool.registered;
+      pool.registered = t_cache;
+    }
+  }
+  // A tensor released while the thread's last destructors run finds t_return gone already: the
+  // cache it adopts then stays registered and its few blocks stay in the statistics.
+  if (!t_ended) {
+    t_ended = true;
+    t_return.cache = t_cache;
+  }
+  return t_cache;
+}
+
+void* refill(ThreadCache& cache, std::uint32_t size_class) {
+  SharedPool& pool = shared_pool();
+  {
+    const std::lock_guard lock(pool.mutex);
+    if (void* block = pop(pool, size_class)) {
+      // Small blocks come over in batches, so that the lock is rare.
+      const std::uint32_t batch =
+          cache_limit(size_class) / 2 < 64 ? cache_limit(size_class) / 2 : 64;
+      ThreadCache::FreeList& list = cache.free[size_class];
+      for (std::uint32_t i = 0; i < batch; ++i) {
+        auto* extra = static_cast<FreeBlock*>(pop(pool, size_class));
+        if (!extra) break;
+        extra->next = list.head;
+        list.head = extra;
+        ++list.count;
+      }
+      return block;
+    }
+  }
+  bump(cache.system_calls, 1);
+  void* block = std::aligned_alloc(kAlignment, class_bytes(size_class));
+  if (!block) {
+    release_memory();
+    block = std::aligned_alloc(kAlignment, class_bytes(size_class));
+  }
+  if (!block) throw std::bad_alloc();
+  bump(cache.system_bytes, static_cast<std::int64_t>(class_bytes(size_class)));
+  return block;
+}
+
+std::int64_t live_nodes() {
+  SharedPool& pool = shared_pool();
+  const std::lock_guard lock(pool.mutex);
+  std::int64_t total = 0;
+  for (auto* cache = pool.registered; cache; cache = cache->next_registered) {
+    total += cache->live_nodes.load(std::memory_order_relaxed);
+  }
+  return total;
+}
+
+void spill(ThreadCache& cache, std::uint32_t size_class) {
+  SharedPool& pool = shared_pool();
+  const std::lock_guard lock(pool.mutex);
+  hand_over(pool, cache, size_class, cache_limit(size_class) / 2);
+}
+
+}  // namespace detail
+
+MemoryStats memory_stats() {
+  auto& pool = detail::shared_pool();
+  const std::lock_guard lock(pool.mutex);
+  MemoryStats total;
+  for (auto* cache = pool.registered; cache; cache = cache->next_registered) {
+    total.live_bytes += cache->live_bytes.load(std::memory_order_relaxed);
+    total.cached_bytes += cache->system_bytes.load(std::memory_order_relaxed);
+    total.system_calls += cache->system_calls.load(std::memory_order_relaxed);
+  }
+  total.cached_bytes -= total.live_bytes;
+  return total;
+}
+
+std::int64_t release_memory() {
+  auto& cache = detail::thread_cache();
+  auto& pool = detail::shared_pool();
+  const std::lock_guard lock(pool.mutex);
+  std::int64_t freed = 0;
+  for (std::uint32_t c = 0; c < detail::kSizeClasses; ++c) {
+    freed += detail::free_list(cache.free[c].head, c) + detail::free_list(pool.free[c], c);
+    cache.free[c].count = 0;
+  }
+  detail::bump(cache.system_bytes, -freed);
+  return freed;
+}
+
+}  // namespace softtape

@@ -1,0 +1,143 @@
+// Node: what a Tensor handle points to. Shape, storage, and, once recorded, the op that computed
+// it.
+//
+// Two counts keep a node. `handles` counts who may ask for its numbers: Tensor handles and edges
+// that saved them. `edges_in` counts edges that only lead here. When `handles` reaches zero the
+// numbers go, unless the op saved its own output; when both are zero the node goes. So a graph
+// keeps alive exactly the numbers that its rules will read.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/storage.hpp"
+#include "softtape/graph/arguments.hpp"
+#include "softtape/graph/op.hpp"
+#include "softtape/graph/tensor.hpp"
+
+namespace softtape::detail {
+
+struct Node;
+
+/// From an op to one of its inputs. Plain: a node leaves the unused ones uninitialised.
+struct Edge {
+  Node* node;
+  std::uint32_t version;  // of the input's storage when it was saved
+  bool saved;
+};
+
+/// What only few tensors have: a name, a gradient, hooks, a line.
+struct Extras : Pooled {
+  std::string name;
+  Tensor grad;
+  bool retain_grad = false;
+  std::vector<std::pair<int, GradientHook>> hooks;
+  int next_hook = 0;
+  CallSite site;
+};
+
+struct Node : NodeHead, Pooled {
+  static constexpr int kInlineEdges = 3;
+
+  Node(const Shape& node_shape, DType node_dtype, Storage* node_storage)
+      : dtype(node_dtype), storage(node_storage), shape(node_shape) {}
+
+  std::uint32_t edges_in = 0;
+  DType dtype;
+  bool requires_grad = false;
+  bool keeps_output = false;  // the rule reads the output, so the storage outlives the handles
+  bool used_up = false;       // a backward pass without retain_graph went through
+  std::uint32_t arity = 0;
+  std::uint32_t output_version = 0;
+  std::uint32_t order = 0;  // 1 + the largest order of the inputs; 0 for a leaf
+  std::uint32_t slot = 0;   // scratch of a backward pass: index into its table
+  Storage* storage;
+  const OpInfo* op = nullptr;
+  Attributes* attributes = nullptr;
+  Extras* extras = nullptr;
+  Edge* edges = nullptr;  // inline_edges, or a block for more than three inputs
+  Node* next_dead;        // once released, nodes are chained through themselves
+  Edge inline_edges[kInlineEdges];
+  Shape shape;
+
+  Extras& ensure_extras() {
+    if (!extras) extras = new Extras;
+    return *extras;
+  }
+};
+
+/// What the library may do with a Tensor that a user may not.
+struct TensorAccess {
+  static Node* node(const Tensor& t) { return static_cast<Node*>(t.node_); }
+  static Tensor adopt(Node* node) {
+    ++node->handles;
+    return Tensor(static_cast<NodeHead*>(node));
+  }
+};
+
+[[noreturn]] void throw_undefined(const char* op, const char* argument);
+[[noreturn]] void throw_not_float(const char* op, const char* argument, DType dtype);
+
+/// The node of a defined tensor. Throws: GraphError naming op and argument.
+inline Node& node_of(const char* op, const char* argument, const Tensor& t) {
+  Node* node = TensorAccess::node(t);
+  if (!node) throw_undefined(op, argument);
+  return *node;
+}
+inline void check_defined(const char* op, const char* argument, const Tensor& t) {
+  node_of(op, argument, t);
+}
+inline void check_float(const char* op, const char* argument, const Tensor& t) {
+  const DType dtype = node_of(op, argument, t).dtype;
+  if (!is_floating(dtype)) throw_not_float(op, argument, dtype);
+}
+[[noreturn]] void throw_not_boolean(const char* op, const char* argument, DType dtype);
+inline void check_boolean(const char* op, const char* argument, const Tensor& t) {
+  const DType dtype = node_of(op, argument, t).dtype;
+  if (dtype != DType::boolean) throw_not_boolean(op, argument, dtype);
+}
+/// Throws: DtypeError unless both are defined float tensors of one dtype.
+void check_same_float(const char* op, const char* a_name, const Tensor& a, const char* b_name,
+                      const Tensor& b);
+
+/// A fresh tensor with uninitialised numbers: where every op starts.
+inline Tensor make_tensor(const Shape& shape, DType dtype) {
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  auto* node = new Node(shape, dtype, Storage::make(bytes));
+  bump(thread_cache().live_nodes, 1);
+  return TensorAccess::adopt(node);
+}
+/// A fresh tensor of another shape over the storage of `t`.
+Tensor make_view(const Tensor& t, const Shape& shape);
+
+/// The numbers of a tensor of known element type, unchecked.
+template <class T>
+const T* numbers(const Tensor& t) {
+  return static_cast<const T*>(TensorAccess::node(t)->storage->data());
+}
+/// The numbers of a tensor that was just made, or that only the caller holds.
+template <class T>
+T* fresh_numbers(const Tensor& t) {
+  return static_cast<T*>(TensorAccess::node(t)->storage->data());
+}
+
+/// True when nothing else can see the numbers, so that they may be overwritten.
+inline bool sole_owner(const Tensor& t) {
+  const Node* node = TensorAccess::node(t);
+  return node->handles == 1 && node->edges_in == 0 && node->storage->owners == 1 && !node->op &&
+         !node->extras;
+}
+
+extern constinit thread_local bool t_grad_enabled __attribute__((tls_model("initial-exec")));
+extern constinit thread_local bool t_anomaly __attribute__((tls_model("initial-exec")));
+
+/// Takes the node's inputs and saved values away once a backward pass needs them no more.
+void use_up(Node& node);
+/// For who holds a node by edges_in alone (a backward pass): lets go of it.
+void drop_edge_in(Node& node);
+
+/// A short description for messages: the name in quotes when there is one, else `fallback`.
+std::string label(const Tensor& t, const std::string& fallback);
+
+}  // namespace softtape::detail

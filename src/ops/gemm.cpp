@@ -1,0 +1,120 @@
+// Products: loops of fixed width for small ones, Eigen for the rest.
+#include "ops/gemm.hpp"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace softtape::detail {
+namespace {
+
+// Below this many multiplications the set-up of a blocked product costs more than the product.
+constexpr std::int64_t kSmall = 6000;
+constexpr std::int64_t kSmallColumns = 64;
+
+// Columns of one Eigen call: bounds what Eigen packs on the stack (EIGEN_STACK_ALLOCATION_LIMIT).
+constexpr std::int64_t kColumns = 512;
+
+/// c (n, M) = a b with b contiguous rows of M: the width is a constant, so a row stays in
+/// registers.
+template <class T, int M>
+void small_product(const T* a, std::int64_t a_row, std::int64_t a_column, const T* b, T* c,
+                   std::int64_t c_stride, std::int64_t n, std::int64_t k, bool accumulate) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    T sum[M] = {};
+    for (std::int64_t p = 0; p < k; ++p) {
+      const T factor = a[i * a_row + p * a_column];
+      for (int j = 0; j < M; ++j) sum[j] += factor * b[p * M + j];
+    }
+    T* row = c + i * c_stride;
+    for (int j = 0; j < M; ++j) row[j] = accumulate ? row[j] + sum[j] : sum[j];
+  }
+}
+
+template <class T>
+using SmallProduct = void (*)(const T*, std::int64_t, std::int64_t, const T*, T*, std::int64_t,
+                              std::int64_t, std::int64_t, bool);
+template <class T, int... M>
+constexpr auto small_products(std::integer_sequence<int, M...>) {
+  return std::array<SmallProduct<T>, sizeof...(M)>{small_product<T, M + 1>...};
+}
+
+template <class T>
+void product_by_loops(MatrixRef<T> a, MatrixRef<T> b, T* c, std::int64_t c_stride, std::int64_t n,
+                      std::int64_t k, std::int64_t m, bool accumulate) {
+  static constexpr auto kProducts = small_products<T>(std::make_integer_sequence<int, 16>());
+  const std::int64_t a_row = a.transposed ? 1 : a.stride;
+  const std::int64_t a_column = a.transposed ? a.stride : 1;
+  // Sixteen columns at a time, gathered into contiguous rows where they are not.
+  T packed[kSmall];
+  for (std::int64_t j = 0; j < m; j += 16) {
+    const std::int64_t width = std::min<std::int64_t>(16, m - j);
+    const T* columns = b.data;
+    if (b.transposed || width != b.stride) {
+      for (std::int64_t p = 0; p < k; ++p) {
+        for (std::int64_t q = 0; q < width; ++q) {
+          packed[p * width + q] =
+              b.transposed ? b.data[(j + q) * b.stride + p] : b.data[p * b.stride + j + q];
+        }
+      }
+      columns = packed;
+    }
+    kProducts[static_cast<std::size_t>(width - 1)](a.data, a_row, a_column, columns, c + j,
+                                                   c_stride, n, k, accumulate);
+  }
+}
+
+template <class T>
+using Matrix = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
+                          0, Eigen::OuterStride<>>;
+template <class T>
+using Result = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
+                          Eigen::OuterStride<>>;
+
+template <class T>
+void product_by_eigen(MatrixRef<T> a, MatrixRef<T> b, T* c, std::int64_t c_stride, std::int64_t n,
+                      std::int64_t k, std::int64_t m, bool accumulate) {
+  const Matrix<T> left(a.data, a.transposed ? k : n, a.transposed ? n : k,
+                       Eigen::OuterStride<>(a.stride));
+  const Matrix<T> right(b.data, b.transposed ? m : k, b.transposed ? k : m,
+                        Eigen::OuterStride<>(b.stride));
+  Result<T> result(c, n, m, Eigen::OuterStride<>(c_stride));
+  if (!accumulate) result.setZero();
+  if (a.transposed && b.transposed) {
+    result.noalias() += left.transpose() * right.transpose();
+  } else if (a.transposed) {
+    result.noalias() += left.transpose() * right;
+  } else if (b.transposed) {
+    result.noalias() += left * right.transpose();
+  } else {
+    result.noalias() += left * right;
+  }
+}
+
+template <class T>
+void product(MatrixRef<T> a, MatrixRef<T> b, T* c, std::int64_t c_stride, std::int64_t n,
+             std::int64_t k, std::int64_t m, bool accumulate) {
+  if (n == 0 || m == 0) return;
+  if (n * k * m <= kSmall && m <= kSmallColumns && k * 16 <= kSmall) {
+    product_by_loops(a, b, c, c_stride, n, k, m, accumulate);
+    return;
+  }
+  for (std::int64_t j = 0; j < m; j += kColumns) {
+    const MatrixRef<T> columns{b.data + (b.transposed ? j * b.stride : j), b.stride, b.transposed};
+    product_by_eigen(a, columns, c + j, c_stride, n, k, std::min(kColumns, m - j), accumulate);
+  }
+}
+
+}  // namespace
+
+void gemm(MatrixRef<float> a, MatrixRef<float> b, float* c, std::int64_t c_stride, std::int64_t n,
+          std::int64_t k, std::int64_t m, bool accumulate) {
+  product(a, b, c, c_stride, n, k, m, accumulate);
+}
+void gemm(MatrixRef<double> a, MatrixRef<double> b, double* c, std::int64_t c_stride,
+          std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
+  product(a, b, c, c_stride, n, k, m, accumulate);
+}
+
+}  // namespace softtape::detail

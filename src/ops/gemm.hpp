@@ -1,0 +1,27 @@
+// One matrix product over plain memory, the way every product of the library goes.
+#pragma once
+
+#include <cstdint>
+
+namespace softtape::detail {
+
+/// A matrix in row-major memory: element (i, j) of the matrix as used is
+/// data[i * stride + j], or data[j * stride + i] when transposed.
+template <class T>
+struct MatrixRef {
+  const T* data;
+  std::int64_t stride;
+  bool transposed = false;
+};
+
+/// c = a b, or c += a b; a is (n, k), b is (k, m) as used, c is row-major with `c_stride`.
+/// Runs on the calling thread. Fixed summation order for given sizes.
+void gemm(MatrixRef<float> a, MatrixRef<float> b, float* c, std::int64_t c_stride, std::int64_t n,
+          std::int64_t k, std::int64_t m, bool accumulate = false);
+void gemm(MatrixRef<double> a, MatrixRef<double> b, double* c, std::int64_t c_stride,
+          std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate = false);
+
+/// Rows of a product that one chunk of a parallel loop computes.
+constexpr std::int64_t kGemmRows = 128;
+
+}  // namespace softtape::detail

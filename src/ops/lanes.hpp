@@ -1,0 +1,77 @@
+// Sixteen numbers at a time: the fixed width in which kernels walk a row, on any instruction set.
+#pragma once
+
+#include <Eigen/Core>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace softtape::detail {
+
+constexpr std::int64_t kLanes = 16;
+
+template <class T>
+using Lanes = Eigen::Array<T, kLanes, 1>;
+
+template <class T>
+Lanes<T> load_lanes(const T* x) {
+  return Eigen::Map<const Lanes<T>>(x);
+}
+template <class T>
+void store_lanes(const Lanes<T>& v, T* y) {
+  Eigen::Map<Lanes<T>> into(y);
+  into = v;
+}
+/// The first n < kLanes numbers, the rest `fill`.
+template <class T>
+Lanes<T> load_lanes(const T* x, std::int64_t n, T fill) {
+  Lanes<T> v = Lanes<T>::Constant(fill);
+  for (std::int64_t i = 0; i < n; ++i) v[i] = x[i];
+  return v;
+}
+template <class T>
+void store_lanes(const Lanes<T>& v, T* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = v[i];
+}
+
+/// Where the vectorised exp is exact to its last bits; outside, lanes are mended one by one.
+template <class T>
+struct ExpRange;
+template <>
+struct ExpRange<float> {
+  static constexpr float low = -87.0f, high = 88.0f;
+};
+template <>
+struct ExpRange<double> {
+  static constexpr double low = -708.0, high = 709.0;
+};
+
+/// e^x per lane. Eigen's packet exp clamps its argument: -Inf would give 5.6e-309 and NaN a number,
+/// so lanes outside its range are selected or computed one by one.
+template <class T>
+Lanes<T> exp_lanes(const Lanes<T>& x) {
+  Lanes<T> y = x.exp();
+  if (!(x >= ExpRange<T>::low && x <= ExpRange<T>::high).all()) {
+    for (std::int64_t i = 0; i < kLanes; ++i) {
+      if (!(x[i] >= ExpRange<T>::low && x[i] <= ExpRange<T>::high)) y[i] = std::exp(x[i]);
+    }
+  }
+  return y;
+}
+
+/// e^x per lane for the weights of a softmax: exact 0 below the normal range, NaN where x is NaN.
+template <class T>
+Lanes<T> exp_weights(const Lanes<T>& x) {
+  const Lanes<T> y = (x < ExpRange<T>::low).select(T{0}, x.exp());
+  return (x == x).select(y, std::numeric_limits<T>::quiet_NaN());
+}
+
+/// Applies f to every group of lanes of a row; the tail is padded with `fill`.
+template <class T, class F>
+void map_lanes(const T* x, T* y, std::int64_t n, T fill, F f) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) store_lanes<T>(f(load_lanes(x + i)), y + i);
+  if (i < n) store_lanes<T>(f(load_lanes(x + i, n - i, fill)), y + i, n - i);
+}
+
+}  // namespace softtape::detail

@@ -1,0 +1,157 @@
+// matmul: rank rules, batches, and the rule that is matmul again. The product itself is gemm.cpp.
+#include "softtape/ops/matmul.hpp"
+
+#include <fmt/format.h>
+
+#include "base/loops.hpp"
+#include "ops/gemm.hpp"
+#include "ops/map.hpp"
+#include "softtape/ops/reduce.hpp"
+#include "softtape/ops/shape.hpp"
+
+namespace softtape {
+
+namespace {
+
+Tensor as_rows(const Tensor& x) { return x.rank() == 2 ? x : reshape(x, {-1, x.dim(-1)}); }
+
+const OpInfo kMatmul{
+    "matmul",
+    [](Vjp& r) {
+      const auto [ta, tb] = r.attributes<MatmulOptions>();
+      const Tensor& g = r.gy();
+      if (r.needs(0)) {
+        const Tensor b = r.x(1);
+        const Tensor ga = ta ? matmul(b, g, {.transpose_a = tb, .transpose_b = true})
+                             : matmul(g, b, {.transpose_b = !tb});
+        r.set(0, sum_to(ga, r.x_shape(0)));
+      }
+      if (r.needs(1)) {
+        Tensor a = r.x(0);
+        Tensor upstream = g;
+        if (!ta && a.rank() > 2 && r.x_shape(1).rank() == 2) {
+          // One weight for a whole batch: the sum over the batch is one long product.
+          a = as_rows(a);
+          upstream = as_rows(g);
+        }
+        const Tensor gb = tb ? matmul(upstream, a, {.transpose_a = true, .transpose_b = ta})
+                             : matmul(a, upstream, {.transpose_a = !ta});
+        r.set(1, sum_to(gb, r.x_shape(1)));
+      }
+    },
+    saves_inputs};
+
+struct Sizes {
+  std::int64_t n, k, m;
+  Shape batch;    // leading axes of the result
+  bool one_long;  // b serves every row of a: the batch is one product
+};
+
+Shape leading(const Shape& shape) {
+  return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 2)));
+}
+
+Sizes check_sizes(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  const Shape& sa = a.shape();
+  const Shape& sb = b.shape();
+  const std::int64_t n = sa.dim(options.transpose_a ? -1 : -2);
+  const std::int64_t k = sa.dim(options.transpose_a ? -2 : -1);
+  const std::int64_t kb = sb.dim(options.transpose_b ? -1 : -2);
+  const std::int64_t m = sb.dim(options.transpose_b ? -2 : -1);
+  if (k != kb) {
+    // The hint names the flag that would make the sizes meet, where there is one.
+    const char* hint = "";
+    if (k == m) {
+      hint = options.transpose_b ? "; drop transpose_b" : "; pass {.transpose_b = true} for a b^T";
+    } else if (n == kb) {
+      hint = options.transpose_a ? "; drop transpose_a" : "; pass {.transpose_a = true} for a^T b";
+    }
+    throw ShapeError(
+        fmt::format("[matmul] inner sizes must match: a is {}{}, b is {}{}, {} != {}{}",
+                    to_string(sa), options.transpose_a ? " transposed" : "", to_string(sb),
+                    options.transpose_b ? " transposed" : "", k, kb, hint));
+  }
+  const bool one_long = sb.rank() == 2 && !options.transpose_a;
+  if (one_long)
+    return {sa.rank() == 2 ? n : sa.numel() / std::max<std::int64_t>(1, k), k, m, {}, true};
+  if (sa.rank() == 2 && sb.rank() == 2) return {n, k, m, {}, false};
+  return {n, k, m, broadcast("matmul", leading(sa), leading(sb)), false};
+}
+
+Shape result_shape(const Tensor& a, const Sizes& s) {
+  if (!s.one_long && s.batch.rank() == 0) return {s.n, s.m};
+  if (s.one_long) return a.rank() == 2 ? Shape{s.n, s.m} : a.shape().with(a.rank() - 1, s.m);
+  return s.batch.inserted(s.batch.rank(), s.n).inserted(s.batch.rank() + 1, s.m);
+}
+
+template <class T>
+void multiply(const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options,
+              const Sizes& s) {
+  const std::int64_t a_stride = options.transpose_a ? s.n : s.k;
+  const std::int64_t b_stride = options.transpose_b ? s.k : s.m;
+  const T* pa = detail::numbers<T>(a);
+  const T* pb = detail::numbers<T>(b);
+  T* py = detail::fresh_numbers<T>(y);
+  const auto rows_of_one = [&](const T* left, const T* right, T* out, std::int64_t begin,
+                               std::int64_t rows) {
+    detail::gemm(detail::MatrixRef<T>{left + (options.transpose_a ? begin : begin * a_stride),
+                                      a_stride, options.transpose_a},
+                 detail::MatrixRef<T>{right, b_stride, options.transpose_b}, out + begin * s.m, s.m,
+                 rows, s.k, s.m);
+  };
+  const std::int64_t batches = s.batch.numel();
+  if (batches == 1 && s.n * s.k * s.m <= detail::kGrain) {
+    rows_of_one(pa, pb, py, 0, s.n);
+    return;
+  }
+  const detail::BroadcastPlan plan(s.batch, s.one_long ? Shape{} : leading(a.shape()),
+                                   s.one_long ? Shape{} : leading(b.shape()));
+  // Chunks: several small products, or a block of rows of a large one.
+  const std::int64_t blocks =
+      std::max<std::int64_t>(1, (s.n + detail::kGemmRows - 1) / detail::kGemmRows);
+  const std::int64_t cost = std::min(s.n, detail::kGemmRows) * s.k * s.m / 8;
+  detail::for_ranges(
+      batches * blocks, detail::row_grain(cost), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) {
+          std::int64_t ia, ib;
+          plan.element(i / blocks, ia, ib);
+          const std::int64_t row = i % blocks * detail::kGemmRows;
+          rows_of_one(pa + ia * s.n * s.k, pb + ib * s.k * s.m, py + i / blocks * s.n * s.m, row,
+                      std::min(detail::kGemmRows, s.n - row));
+        }
+      });
+}
+
+}  // namespace
+
+Tensor matmul(TensorArg a, TensorArg b, const MatmulOptions& options) {
+  detail::check_same_float("matmul", "a", a, "b", b);
+  if (a->rank() == 0 || b->rank() == 0) {
+    throw ShapeError(
+        fmt::format("[matmul] needs rank 1 or more: a is {}, b is {}; use mul for numbers",
+                    to_string(a->shape()), to_string(b->shape())));
+  }
+  if (a->rank() == 1) {
+    if (options.transpose_a) {
+      throw ShapeError(
+          fmt::format("[matmul] transpose_a needs rank 2 or more: a is {}", to_string(a->shape())));
+    }
+    const Tensor y = matmul(unsqueeze(a, 0), b, options);
+    return b->rank() == 1 ? y : squeeze(y, -2);
+  }
+  if (b->rank() == 1) {
+    if (options.transpose_b) {
+      throw ShapeError(
+          fmt::format("[matmul] transpose_b needs rank 2 or more: b is {}", to_string(b->shape())));
+    }
+    return squeeze(matmul(a, unsqueeze(b, 1), options), -1);
+  }
+  const Sizes sizes = check_sizes(a, b, options);
+  Tensor y = detail::make_tensor(result_shape(*a, sizes), a->dtype());
+  visit_float(a->dtype(), "matmul",
+              [&](auto zero) { multiply<decltype(zero)>(a, b, y, options, sizes); });
+  return detail::record_with(kMatmul, detail::saves_of_product(a, b), std::move(y), {*a, *b},
+                             options);
+}
+
+}  // namespace softtape

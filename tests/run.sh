@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds under build/, runs every suite and ends with one line
+# `N passed, N failed`: doctest cases, and one for each check that is not a doctest program.
+usage='Usage: tests/run.sh [--no-install] [SUITE...]
+
+Suites (all when none is named):
+  floors    includes run downwards only
+  format    clang-format 14 has nothing to change
+  release   g++, optimised for this machine, warnings are errors: every test program
+  consumer  programs that use the library installed and as a subproject
+  clang     clang++, no -march, shared library, warnings are errors: every test program
+  asan      g++ with the address, leak and undefined-behaviour sanitizers: every test program
+  tsan      clang++ with libomp and the thread sanitizer: test cases with [thread] in their name
+
+Logs are build/NAME.log. Exit code 0 when something passed and nothing failed.'
+set -uo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root" || exit 1
+source "$root/examples/setup.sh"
+
+all_suites=(floors format release consumer clang asan tsan)
+install=true
+chosen=()
+for argument in "$@"; do
+  case $argument in
+    --no-install) install=false ;;
+    -h | --help) say "$usage"; exit 0 ;;
+    *)
+      if [[ " ${all_suites[*]} " != *" $argument "* ]]; then
+        printf "Unknown suite '%s'\n\n%s\n" "$argument" "$usage" >&2
+        exit 2
+      fi
+      chosen+=("$argument")
+      ;;
+  esac
+done
+named=true
+if [ ${#chosen[@]} -eq 0 ]; then
+  named=false
+  chosen=("${all_suites[@]}")
+fi
+
+build=$root/build
+mkdir -p "$build"
+tally=$build/tally  # one line `PASSED FAILED` per program or check
+: >"$tally"
+if $install; then install_packages "${build_packages[@]}" "${test_packages[@]}"; fi
+
+# Deep graphs must live in the usual stack, whatever this shell was given.
+ulimit -S -s 8192 || say "Could not set the stack limit to 8 MiB"
+
+passed() { say "  ok      $1"; say 1 0 >>"$tally"; }
+failed() { say "  FAILED  $1"; say 0 1 >>"$tally"; }
+
+# check NAME COMMAND...: one check that passes when the command does; its output is shown when not.
+check() {
+  local name=$1 log
+  shift
+  log=$build/$(printf '%s' "$name" | tr -c 'a-zA-Z0-9' -).log
+  if "$@" >"$log" 2>&1; then passed "$name"; else failed "$name"; tail -n 60 "$log"; fi
+}
+
+# missing TOOL SUITE: true where the tool is absent. A suite that was asked for by name then fails;
+# otherwise it is left out, and said so.
+missing() {
+  if command -v "$1" >/dev/null; then return 1; fi
+  left_out=true
+  if $named || [ -n "${CI-}" ]; then failed "$2: needs $1"; else say "  not run: needs $1"; fi
+}
+
+# build_and_run NAME COMMAND...: COMMAND sets up build/NAME; builds it and runs its test programs
+# with what `run_arguments` holds. A build that fails counts as one failure.
+build_and_run() {
+  local name=$1
+  shift
+  if ! { "$@" && meson compile -C "$build/$name"; } >"$build/$name.log" 2>&1; then
+    failed "$name: build"
+    grep -E -A 5 'error|ERROR|FAILED|undefined reference' "$build/$name.log" | head -n 60
+    return 1
+  fi
+  say "  built in $((SECONDS - started)) s"
+  python3 tests/support/run_suites.py "$build/$name" --tally "$tally" "${run_arguments[@]}"
+  case $? in
+    0 | 3) ;;  # 3: something failed, and is in the tally
+    *) failed "$name: the test programs could not be run" ;;
+  esac
+}
+
+run_floors() {
+  check "floors: the check finds planted includes" python3 tests/check_floors.py --self-test
+  check "floors: includes run downwards" python3 tests/check_floors.py
+}
+
+run_format() {
+  local tool
+  tool=$(command -v clang-format-14 || command -v clang-format)
+  if [ -z "$tool" ]; then missing clang-format-14 format; return; fi
+  check "format: $("$tool" --version | grep -o 'version [0-9]*')" format_check "$tool"
+}
+
+format_check() {
+  local files
+  mapfile -t files < <(
+    if git rev-parse --git-dir >/dev/null 2>&1; then
+      git ls-files --cached --others --exclude-standard src include tests examples
+    else
+      find src include tests examples -type f
+    fi | grep -E '\.(cpp|hpp)$' | while read -r file; do [ ! -f "$file" ] || say "$file"; done)
+  [ ${#files[@]} -gt 0 ] && "$1" --dry-run -Werror "${files[@]}"
+}
+
+run_release() {
+  build_and_run release configure_release
+}
+
+run_consumer() {
+  tests/consumer/run.sh "$build" "$tally"
+}
+
+run_clang() {
+  if missing clang++ clang; then return; fi
+  CXX=clang++ build_and_run clang configure "$build/clang" -Dwerror=true \
+    -Ddefault_library=shared -Dexamples=false
+}
+
+run_asan() {
+  ASAN_OPTIONS=detect_leaks=1:strict_init_order=1 UBSAN_OPTIONS=print_stacktrace=1 \
+    build_and_run asan configure "$build/asan" -Dbuildtype=debugoptimized -Doptimization=1 \
+      -Ddefault_library=static -Dexamples=false -Db_sanitize=address,undefined -Db_lundef=false \
+      -Dcpp_args='-g1 -fno-omit-frame-pointer -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS'
+}
+
+run_tsan() {
+  if missing clang++ tsan; then return; fi
+  local run_arguments=(--filter '*[thread]*')
+  # Only what was compiled here is instrumented; libfmt and libomp are not.
+  CXX=clang++ TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 \
+    build_and_run tsan configure "$build/tsan" -Dbuildtype=debugoptimized -Doptimization=1 \
+      -Ddefault_library=static -Dexamples=false -Db_sanitize=thread -Db_lundef=false \
+      -Dcpp_args=-gline-tables-only
+}
+
+run_arguments=()
+for suite in "${chosen[@]}"; do
+  say "$suite"
+  started=$SECONDS
+  left_out=false
+  counted=$(wc -l <"$tally")
+  "run_$suite"
+  if ! $left_out && [ "$(wc -l <"$tally")" -eq "$counted" ]; then failed "$suite: nothing ran"; fi
+  say "  $((SECONDS - started)) s"
+done
+
+read -r passes failures < <(awk '{ p += $1; f += $2 } END { print p + 0, f + 0 }' "$tally")
+if [ "$passes" -eq 0 ] && [ "$failures" -eq 0 ]; then
+  say "No test ran."
+  failures=1
+fi
+say "$passes passed, $failures failed"
+[ "$failures" -eq 0 ]
