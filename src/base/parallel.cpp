@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <cstdlib>
-#include <thread>
+#include <cstring>
+#include <system_error>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -20,8 +22,10 @@ namespace {
 int initial_threads() {
 #ifdef _OPENMP
   if (const char* text = std::getenv("SOFTTAPE_NUM_THREADS")) {
-    const int n = std::atoi(text);
-    if (n >= 1) return n;
+    int n = 0;
+    const char* end = text + std::strlen(text);
+    const auto [stop, error] = std::from_chars(text, end, n);
+    if (error == std::errc() && stop == end && n >= 1) return n;
   }
   return std::max(1, std::min(omp_get_max_threads(), omp_get_num_procs()));
 #else

@@ -1,6 +1,7 @@
 // The slow side of the pool: the shared list, threads that come and go, statistics.
 #include "base/pool.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -11,7 +12,7 @@ namespace {
 
 struct SharedPool {
   std::mutex mutex;
-  FreeBlock* free[kSizeClasses] = {};
+  FreeList free[kSizeClasses];
   ThreadCache* registered = nullptr;
   ThreadCache* idle = nullptr;
 };
@@ -23,39 +24,30 @@ SharedPool& shared_pool() {
   return *pool;
 }
 
-void* pop(SharedPool& pool, std::uint32_t size_class) {
-  FreeBlock* block = pool.free[size_class];
-  if (block) pool.free[size_class] = block->next;
-  return block;
-}
-
-void push(SharedPool& pool, FreeBlock* block, std::uint32_t size_class) {
-  block->next = pool.free[size_class];
-  pool.free[size_class] = block;
-}
-
 // Moves blocks of one class from a thread to the shared list until `keep` are left.
 void hand_over(SharedPool& pool, ThreadCache& cache, std::uint32_t size_class, std::uint32_t keep) {
-  ThreadCache::FreeList& list = cache.free[size_class];
-  for (; list.count > keep; --list.count) {
-    FreeBlock* block = list.head;
-    list.head = block->next;
-    push(pool, block, size_class);
-  }
+  FreeList& list = cache.free[size_class];
+  while (list.size() > keep) pool.free[size_class].push(list.pop());
 }
 
-std::int64_t free_list(FreeBlock*& head, std::uint32_t size_class) {
+std::int64_t free_list(FreeList& list, std::uint32_t size_class) {
   std::int64_t freed = 0;
-  while (head) {
-    FreeBlock* next = head->next;
+  while (FreeBlock* block = list.pop()) {
 #ifdef SOFTTAPE_ASAN
-    ASAN_UNPOISON_MEMORY_REGION(head, class_bytes(size_class));
+    ASAN_UNPOISON_MEMORY_REGION(block, class_bytes(size_class));
 #endif
-    std::free(head);
-    head = next;
+    std::free(block);
     freed += static_cast<std::int64_t>(class_bytes(size_class));
   }
   return freed;
+}
+
+std::int64_t cached_bytes(const FreeList* lists) {
+  std::int64_t bytes = 0;
+  for (std::uint32_t c = 0; c < kSizeClasses; ++c) {
+    bytes += lists[c].size() * static_cast<std::int64_t>(class_bytes(c));
+  }
+  return bytes;
 }
 
 // When a thread ends its blocks go to the shared list and its cache waits for the next thread.
@@ -105,17 +97,13 @@ void* refill(ThreadCache& cache, std::uint32_t size_class) {
   SharedPool& pool = shared_pool();
   {
     const std::lock_guard lock(pool.mutex);
-    if (void* block = pop(pool, size_class)) {
+    if (FreeBlock* block = pool.free[size_class].pop()) {
       // Small blocks come over in batches, so that the lock is rare.
-      const std::uint32_t batch =
-          cache_limit(size_class) / 2 < 64 ? cache_limit(size_class) / 2 : 64;
-      ThreadCache::FreeList& list = cache.free[size_class];
+      const std::uint32_t batch = std::min<std::uint32_t>(kCacheLimits[size_class] / 2, 64);
       for (std::uint32_t i = 0; i < batch; ++i) {
-        auto* extra = static_cast<FreeBlock*>(pop(pool, size_class));
+        FreeBlock* extra = pool.free[size_class].pop();
         if (!extra) break;
-        extra->next = list.head;
-        list.head = extra;
-        ++list.count;
+        cache.free[size_class].push(extra);
       }
       return block;
     }
@@ -144,7 +132,7 @@ std::int64_t live_nodes() {
 void spill(ThreadCache& cache, std::uint32_t size_class) {
   SharedPool& pool = shared_pool();
   const std::lock_guard lock(pool.mutex);
-  hand_over(pool, cache, size_class, cache_limit(size_class) / 2);
+  hand_over(pool, cache, size_class, kCacheLimits[size_class] / 2);
 }
 
 }  // namespace detail
@@ -153,12 +141,14 @@ MemoryStats memory_stats() {
   auto& pool = detail::shared_pool();
   const std::lock_guard lock(pool.mutex);
   MemoryStats total;
+  std::int64_t taken = 0;
+  total.cached_bytes = detail::cached_bytes(pool.free);
   for (auto* cache = pool.registered; cache; cache = cache->next_registered) {
-    total.live_bytes += cache->live_bytes.load(std::memory_order_relaxed);
-    total.cached_bytes += cache->system_bytes.load(std::memory_order_relaxed);
+    taken += cache->system_bytes.load(std::memory_order_relaxed);
+    total.cached_bytes += detail::cached_bytes(cache->free);
     total.system_calls += cache->system_calls.load(std::memory_order_relaxed);
   }
-  total.cached_bytes -= total.live_bytes;
+  total.live_bytes = taken - total.cached_bytes;
   return total;
 }
 
@@ -168,8 +158,7 @@ std::int64_t release_memory() {
   const std::lock_guard lock(pool.mutex);
   std::int64_t freed = 0;
   for (std::uint32_t c = 0; c < detail::kSizeClasses; ++c) {
-    freed += detail::free_list(cache.free[c].head, c) + detail::free_list(pool.free[c], c);
-    cache.free[c].count = 0;
+    freed += detail::free_list(cache.free[c], c) + detail::free_list(pool.free[c], c);
   }
   detail::bump(cache.system_bytes, -freed);
   return freed;

@@ -4,6 +4,7 @@
 // of the calling thread; only a cache that runs empty or over takes the lock of the shared list.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -30,8 +31,8 @@ constexpr std::uint32_t kSizeClasses = 200;
 
 /// Classes grow in quarters of a power of two: 128, 192, 256, 320, 384, 448, 512, 640, ...
 constexpr std::uint32_t size_class_of(std::size_t bytes) {
-  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (bytes <= 128) return 0;
+  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const auto k = static_cast<std::uint32_t>(std::bit_width(bytes - 1));  // 2^(k-1) < bytes <= 2^k
   const std::size_t quarter = std::size_t{1} << (k - 3);
   const std::size_t quarters = (bytes - 4 * quarter + quarter - 1) / quarter;
@@ -44,18 +45,48 @@ constexpr std::size_t class_bytes(std::uint32_t size_class) {
   return (std::size_t{1} << (k - 1)) + (std::size_t{1} << (k - 3)) * ((size_class - 1) % 4 + 1);
 }
 
+/// Blocks of one class that a thread keeps before it hands half of them to the shared list. A
+/// table, because the division would cost more than the rest of giving a block back.
+constexpr std::array<std::uint32_t, kSizeClasses> kCacheLimits = [] {
+  std::array<std::uint32_t, kSizeClasses> limits{};
+  for (std::uint32_t c = 0; c < kSizeClasses; ++c) {
+    const std::size_t fit = (std::size_t{4} << 20) / class_bytes(c);
+    limits[c] = fit > 1 ? static_cast<std::uint32_t>(fit) : 1;
+  }
+  return limits;
+}();
+
 struct FreeBlock {
   FreeBlock* next;
 };
 
+/// Free blocks of one class. Bytes in use are what the system gave less what such lists hold.
+struct FreeList {
+  FreeBlock* head = nullptr;
+  std::atomic<std::uint32_t> count{0};
+
+  /// Without locked instructions: one thread writes (or holds the lock), others only read.
+  void add(std::uint32_t blocks) { count.store(size() + blocks, std::memory_order_relaxed); }
+  std::uint32_t size() const { return count.load(std::memory_order_relaxed); }
+  void push(FreeBlock* block) {
+    block->next = head;
+    head = block;
+    add(1);
+  }
+  /// Null when there is none.
+  FreeBlock* pop() {
+    FreeBlock* block = head;
+    if (block) {
+      head = block->next;
+      add(~std::uint32_t{0});
+    }
+    return block;
+  }
+};
+
 /// Written by its own thread alone; the counters are atomic so that others may add them up.
 struct ThreadCache {
-  struct FreeList {
-    FreeBlock* head = nullptr;
-    std::uint32_t count = 0;
-  };
   FreeList free[kSizeClasses];
-  std::atomic<std::int64_t> live_bytes{0};
   std::atomic<std::int64_t> live_nodes{0};
   std::atomic<std::int64_t> system_bytes{0};  // taken from the system less given back
   std::atomic<std::int64_t> system_calls{0};
@@ -79,41 +110,45 @@ std::int64_t live_nodes();
 void* refill(ThreadCache& cache, std::uint32_t size_class);
 void spill(ThreadCache& cache, std::uint32_t size_class);
 
-/// Blocks of one class that a thread keeps before it hands half of them to the shared list.
-constexpr std::uint32_t cache_limit(std::uint32_t size_class) {
-  const std::size_t fit = (std::size_t{4} << 20) / class_bytes(size_class);
-  return fit > 1 ? static_cast<std::uint32_t>(fit) : 1;
-}
-
 /// Throws: std::bad_alloc when the system has no memory even after the caches were given back.
-inline void* take_block(std::uint32_t size_class) {
-  ThreadCache& cache = thread_cache();
-  ThreadCache::FreeList& list = cache.free[size_class];
-  void* block = list.head;
-  if (block) {
-    list.head = list.head->next;
-    --list.count;
-  } else {
-    block = refill(cache, size_class);
-  }
-  bump(cache.live_bytes, static_cast<std::int64_t>(class_bytes(size_class)));
+inline void* take_block(ThreadCache& cache, std::uint32_t size_class) {
+  void* block = cache.free[size_class].pop();
+  if (!block) block = refill(cache, size_class);
 #ifdef SOFTTAPE_ASAN
   ASAN_UNPOISON_MEMORY_REGION(block, class_bytes(size_class));
 #endif
   return block;
 }
+/// The same for who has seen that the list is not empty.
+inline void* take_ready_block(ThreadCache& cache, std::uint32_t size_class) {
+  FreeList& list = cache.free[size_class];
+  FreeBlock* block = list.head;
+  list.head = block->next;
+  list.add(~std::uint32_t{0});
+#ifdef SOFTTAPE_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(block, class_bytes(size_class));
+#endif
+  return block;
+}
+inline void* take_block(std::uint32_t size_class) { return take_block(thread_cache(), size_class); }
 
-inline void give_block(void* memory, std::uint32_t size_class) noexcept {
-  ThreadCache& cache = thread_cache();
-  ThreadCache::FreeList& list = cache.free[size_class];
+/// give_block in two steps, for who gives back several: the second may call, the first never does.
+inline void put_block(ThreadCache& cache, void* memory, std::uint32_t size_class) noexcept {
   auto* block = static_cast<FreeBlock*>(memory);
-  block->next = list.head;
-  list.head = block;
+  cache.free[size_class].push(block);
 #ifdef SOFTTAPE_ASAN
   ASAN_POISON_MEMORY_REGION(block + 1, class_bytes(size_class) - sizeof(FreeBlock));
 #endif
-  bump(cache.live_bytes, -static_cast<std::int64_t>(class_bytes(size_class)));
-  if (++list.count > cache_limit(size_class)) spill(cache, size_class);
+}
+inline void keep_to_limit(ThreadCache& cache, std::uint32_t size_class) noexcept {
+  if (cache.free[size_class].size() > kCacheLimits[size_class]) spill(cache, size_class);
+}
+inline void give_block(ThreadCache& cache, void* memory, std::uint32_t size_class) noexcept {
+  put_block(cache, memory, size_class);
+  keep_to_limit(cache, size_class);
+}
+inline void give_block(void* memory, std::uint32_t size_class) noexcept {
+  give_block(thread_cache(), memory, size_class);
 }
 
 /// Base of small objects that live in pool blocks.

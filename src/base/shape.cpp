@@ -14,7 +14,8 @@ namespace {
 constinit thread_local DType t_default_dtype = DType::float32;
 }
 
-Shape::Shape(std::span<const std::int64_t> sizes) {
+void Shape::check(std::span<const std::int64_t> sizes) {
+  *this = Shape();
   if (sizes.size() > kMaxRank) {
     throw ShapeError(fmt::format("[shape] at most {} axes: got {}", kMaxRank, sizes.size()));
   }
@@ -39,12 +40,14 @@ Shape::Shape(std::span<const std::int64_t> sizes) {
 std::int64_t Shape::dim(int axis) const { return sizes_[normalize_axis("dim", axis, rank_)]; }
 
 Shape Shape::with(int axis, std::int64_t size) const {
+  axis = normalize_axis("shape", axis, rank_);
   std::int64_t sizes[kMaxRank];
   for (int i = 0; i < rank_; ++i) sizes[i] = i == axis ? size : sizes_[i];
   return Shape(std::span<const std::int64_t>(sizes, static_cast<std::size_t>(rank_)));
 }
 
 Shape Shape::without(int axis) const {
+  axis = normalize_axis("shape", axis, rank_);
   std::int64_t sizes[kMaxRank];
   int n = 0;
   for (int i = 0; i < rank_; ++i) {
@@ -54,6 +57,7 @@ Shape Shape::without(int axis) const {
 }
 
 Shape Shape::inserted(int axis, std::int64_t size) const {
+  axis = normalize_axis("shape", axis, rank_ + 1);
   std::int64_t sizes[kMaxRank + 1];
   for (int i = 0, j = 0; i <= rank_; ++i) sizes[i] = i == axis ? size : sizes_[j++];
   return Shape(std::span<const std::int64_t>(sizes, static_cast<std::size_t>(rank_) + 1));
@@ -88,6 +92,12 @@ int normalize_axis(const char* op, int axis, int rank) {
                                  op, -rank, rank, axis, rank));
   }
   return axis < 0 ? axis + rank : axis;
+}
+
+void detail::throw_not_float(const char* op, DType dtype) {
+  throw DtypeError(
+      fmt::format("[{}] needs a float tensor, got {}; convert with to(x, DType::float32)", op,
+                  to_string(dtype)));
 }
 
 DType default_dtype() { return t_default_dtype; }

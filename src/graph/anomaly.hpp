@@ -5,9 +5,12 @@
 
 namespace softtape::detail {
 
-/// Throws: ValueError when y holds a NaN or an infinity and every input is finite.
+/// Throws: ValueError when y holds a NaN and no input does, or an infinity and every input is
+/// finite.
 void check_result(const OpInfo& op, const Tensor& y, const TensorRef* inputs, std::size_t arity);
-/// Throws: ValueError when the rule of `node` turned a finite gy into a gx that is not.
+/// The same for what the rule of `node` made of gy.
 void check_gradient(const Node& node, int input, const Tensor& gx, const Tensor& gy);
+/// Throws: ValueError when gradients a and b that met at `node` are finite where their sum is not.
+void check_sum(const Node& node, const Tensor& a, const Tensor& b);
 
 }  // namespace softtape::detail

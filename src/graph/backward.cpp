@@ -25,23 +25,39 @@ const OpInfo kAccumulate{"accumulate", [](Vjp& r) {
                          }};
 
 template <class T>
-void add_numbers(T* into, const T* a, const T* b, std::int64_t n) {
+[[gnu::noinline]] void add_rows(T* into, const T* a, const T* b, std::int64_t n) {
   for_ranges(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) into[i] = a[i] + b[i];
   });
 }
 
-// a + b, in the memory of one of them when nobody else can see it.
-Tensor accumulate(Tensor a, Tensor b) {
-  const bool recording = t_grad_enabled && (a.requires_grad() || b.requires_grad());
-  if (!recording && !sole_owner(a) && sole_owner(b)) std::swap(a, b);
-  const Node& node = *TensorAccess::node(a);
-  Tensor sum = !recording && sole_owner(a) ? a : make_tensor(node.shape, node.dtype);
-  visit_float(node.dtype, "accumulate", [&](auto zero) {
-    using T = decltype(zero);
-    add_numbers(fresh_numbers<T>(sum), numbers<T>(a), numbers<T>(b), node.shape.numel());
-  });
-  return recording ? record(kAccumulate, std::move(sum), {a, b}) : sum;
+template <class T>
+void add_numbers(T* into, const T* a, const T* b, std::int64_t n) {
+  if (n == 1) {
+    *into = *a + *b;
+  } else {
+    add_rows(into, a, b, n);
+  }
+}
+
+// sum = sum + b, in the memory of one of them when nobody else can see it.
+void accumulate(Tensor& sum, Tensor&& b) {
+  const auto add = [](const Tensor& into, const Tensor& x, const Tensor& y) {
+    const Node& node = *TensorAccess::node(into);
+    visit_float(node.dtype, "accumulate", [&](auto zero) {
+      using T = decltype(zero);
+      add_numbers(fresh_numbers<T>(into), numbers<T>(x), numbers<T>(y), node.shape.numel());
+    });
+  };
+  const bool recording = t_grad_enabled && (sum.requires_grad() || b.requires_grad());
+  if (!recording && !sole_owner(sum) && sole_owner(b)) std::swap(sum, b);
+  if (!recording && sole_owner(sum)) {
+    add(sum, sum, b);
+    return;
+  }
+  Tensor fresh = make_tensor(TensorAccess::node(sum)->shape, TensorAccess::node(sum)->dtype);
+  add(fresh, sum, b);
+  sum = recording ? record(kAccumulate, std::move(fresh), {sum, b}) : std::move(fresh);
 }
 
 Tensor ones(const Node& like) {
@@ -72,7 +88,9 @@ struct VjpState {
   bool retain;
   bool anomaly;  // a guard lives: results are checked in set(), not inside rules
   PoolVector<Entry> table;
-  PoolVector<std::uint64_t> heap;  // (order, slot) of the nodes that wait for their turn
+  std::uint32_t entered = 0;       // the size of the table
+  std::uint64_t next = 0;          // (order, slot) of the waiting node with the largest order
+  PoolVector<std::uint64_t> heap;  // of the others that wait, so that a chain needs no heap
   Node* current = nullptr;         // whose rule runs
   Tensor gy;
 
@@ -90,14 +108,16 @@ struct VjpState {
   }
 
   Entry* find(const Node& node) {
-    return node.slot < table.size() && table[node.slot].node == &node ? &table[node.slot] : nullptr;
+    return node.slot < entered && table[node.slot].node == &node ? &table[node.slot] : nullptr;
   }
 
   Entry& enter(Node& node) {
-    if (Entry* known = find(node)) return *known;
-    const auto slot = static_cast<std::uint32_t>(table.size());
+    Entry* known = find(node);
+    return known ? *known : add(node);
+  }
+  [[gnu::noinline]] Entry& add(Node& node) {
     table.push_back({&node, node.slot, mode == Mode::leaves && node.op != nullptr, false, {}});
-    node.slot = slot;
+    node.slot = entered++;
     ++node.edges_in;  // the pass holds on to the node until it ends
     return table.back();
   }
@@ -109,34 +129,63 @@ struct VjpState {
     return entry && (entry->expand || entry->wanted);
   }
 
+  // Input i of the op whose rule runs.
+  const Edge& edge(int i) const {
+    if (i < 0 || static_cast<std::uint32_t>(i) >= current->arity) {
+      raise([this, i] {
+        return GraphError(fmt::format("[{}] its rule names input {} of {}; inputs count from 0",
+                                      current->op->name, i, current->arity));
+      });
+    }
+    return current->edges[i];
+  }
+
   // Adds a gradient to what has arrived at a node that is needed.
-  void deliver(Node& node, Tensor gradient) {
+  void deliver(Node& node, Tensor&& gradient) {
     Entry& entry = enter(node);
     if (entry.gradient.defined()) {
-      entry.gradient = accumulate(std::move(entry.gradient), std::move(gradient));
+      if (anomaly) check_sum(node, entry.gradient, gradient);
+      accumulate(entry.gradient, std::move(gradient));
       return;
     }
     entry.gradient = std::move(gradient);
-    if (!node.op) return;  // leaves have nobody below and are finished at the end
-    heap.push_back(std::uint64_t{node.order} << 32 | node.slot);
+    // Leaves have nobody below and are finished at the end.
+    if (node.op) wait(std::uint64_t{node.order} << 32 | node.slot);
+  }
+
+  // Keys of nodes that wait are never 0: what an op computed has an order above 0.
+  void wait(std::uint64_t key) {
+    if (key > next) std::swap(key, next);
+    if (key != 0) wait_longer(key);
+  }
+  [[gnu::noinline]] void wait_longer(std::uint64_t key) {
+    heap.push_back(key);
     std::push_heap(heap.begin(), heap.end());
+  }
+  std::uint32_t take_next() {
+    const auto slot = static_cast<std::uint32_t>(next);
+    next = 0;
+    if (!heap.empty()) {
+      std::pop_heap(heap.begin(), heap.end());
+      next = heap.back();
+      heap.pop_back();
+    }
+    return slot;
   }
 
   void find_paths(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs);
   void finish(std::uint32_t slot);
-  void call_rule(Node& node, Tensor gradient);
+  void call_rule(Node& node);
 
   void run() {
-    while (!heap.empty()) {
-      std::pop_heap(heap.begin(), heap.end());
-      const auto slot = static_cast<std::uint32_t>(heap.back());
-      heap.pop_back();
-      finish(slot);
+    while (next != 0) {
+      const std::uint32_t slot = take_next();
       Node& node = *table[slot].node;
+      if (node.extras) finish(slot);
       if (!table[slot].expand) continue;
       // The gradient is freed with the rule's last use of it, unless it is a result.
-      Tensor gradient = table[slot].wanted ? table[slot].gradient : std::move(table[slot].gradient);
-      call_rule(node, std::move(gradient));
+      gy = table[slot].wanted ? table[slot].gradient : std::move(table[slot].gradient);
+      call_rule(node);
     }
     for (std::uint32_t slot = 0; slot < table.size(); ++slot) {
       if (!table[slot].node->op && table[slot].gradient.defined()) finish(slot);
@@ -152,11 +201,13 @@ void VjpState::finish(std::uint32_t slot) {
       const GradientHook hook = node.extras->hooks[i].second;
       Tensor replaced = hook(table[slot].gradient);
       if (!replaced.defined()) continue;
-      if (replaced.shape() != node.shape || replaced.dtype() != node.dtype) {
-        throw ShapeError(
-            fmt::format("[hook] a gradient of {} {} must keep its shape and dtype: got {} {}",
-                        to_string(node.shape), to_string(node.dtype), to_string(replaced.shape()),
-                        to_string(replaced.dtype())));
+      if (replaced.shape() != node.shape) {
+        throw ShapeError(fmt::format("[hook] a gradient must keep its shape: {} became {}",
+                                     to_string(node.shape), to_string(replaced.shape())));
+      }
+      if (replaced.dtype() != node.dtype) {
+        throw DtypeError(fmt::format("[hook] a gradient must keep its dtype: {} became {}",
+                                     to_string(node.dtype), to_string(replaced.dtype())));
       }
       table[slot].gradient = std::move(replaced);
     }
@@ -165,7 +216,7 @@ void VjpState::finish(std::uint32_t slot) {
   Tensor gradient = node.op ? table[slot].gradient : std::move(table[slot].gradient);
   Tensor& sum = node.ensure_extras().grad;
   if (sum.defined()) {
-    sum = accumulate(std::move(sum), std::move(gradient));
+    accumulate(sum, std::move(gradient));
   } else {
     // Two leaves must never share one gradient: clipping the one in place would clip the other.
     const bool own = sole_owner(gradient);
@@ -173,15 +224,16 @@ void VjpState::finish(std::uint32_t slot) {
   }
 }
 
-void VjpState::call_rule(Node& node, Tensor gradient) {
+void VjpState::call_rule(Node& node) {
   if (node.used_up) {
-    throw GraphError(
-        fmt::format("[backward] the graph at op '{}' was freed by an earlier pass; give that pass "
-                    "{{.retain_graph = true}}",
-                    node.op->name));
+    raise([&node] {
+      return GraphError(fmt::format(
+          "[backward] the graph at op '{}' was freed by an earlier pass; give that pass "
+          "{{.retain_graph = true}}",
+          node.op->name));
+    });
   }
   current = &node;
-  gy = std::move(gradient);
   Vjp window(*this);
   node.op->vjp(window);
   gy = Tensor();
@@ -237,59 +289,71 @@ void VjpState::find_paths(const std::vector<Tensor>& outputs, const std::vector<
 
 const Tensor& Vjp::gy() const { return state_.gy; }
 int Vjp::arity() const { return static_cast<int>(state_.current->arity); }
-const Shape& Vjp::x_shape(int i) const { return state_.current->edges[i].node->shape; }
-DType Vjp::x_dtype(int i) const { return state_.current->edges[i].node->dtype; }
-bool Vjp::needs(int i) const { return state_.needed(*state_.current->edges[i].node); }
+const Shape& Vjp::x_shape(int i) const { return state_.edge(i).node->shape; }
+DType Vjp::x_dtype(int i) const { return state_.edge(i).node->dtype; }
+bool Vjp::needs(int i) const { return state_.needed(*state_.edge(i).node); }
 bool Vjp::recording() const { return detail::t_grad_enabled; }
 const detail::Attributes* Vjp::raw_attributes() const { return state_.current->attributes; }
 
 Tensor Vjp::x(int i) const {
   const detail::Node& node = *state_.current;
-  const detail::Edge& edge = node.edges[i];
+  const detail::Edge& edge = state_.edge(i);
   if (!edge.saved) {
-    throw GraphError(
-        fmt::format("[{}] its rule asks for input {}, which the op does not save; name "
-                    "it in OpInfo::saves",
-                    node.op->name, i));
+    detail::raise([&node, i] {
+      return GraphError(fmt::format(
+          "[{}] its rule asks for input {}, which the op does not save; name it in OpInfo::saves",
+          node.op->name, i));
+    });
   }
-  Tensor x = detail::TensorAccess::adopt(edge.node);
   if (edge.node->storage->version != edge.version) {
-    throw GraphError(fmt::format(
-        "[{}] {} was changed in place after the forward pass: version {}, saved at {}; update "
-        "parameters after backward, not before",
-        node.op->name, detail::label(x, fmt::format("input {}", i)), edge.node->storage->version,
-        edge.version));
+    detail::raise([&node, &edge, i] {
+      const Tensor x = detail::TensorAccess::adopt(edge.node);
+      return GraphError(fmt::format(
+          "[{}] {} was changed in place after the forward pass: version {}, saved at {}; update "
+          "parameters after backward, not before",
+          node.op->name, detail::label(x, fmt::format("input {}", i)), x.version(), edge.version));
+    });
   }
-  return x;
+  return detail::TensorAccess::adopt(edge.node);
 }
 
 Tensor Vjp::y() const {
   detail::Node& node = *state_.current;
   if (!node.keeps_output) {
-    throw GraphError(fmt::format(
-        "[{}] its rule asks for the output, which the op does not save; name it in OpInfo::saves",
-        node.op->name));
+    detail::raise([&node] {
+      return GraphError(fmt::format(
+          "[{}] its rule asks for the output, which the op does not save; name it in OpInfo::saves",
+          node.op->name));
+    });
   }
   if (node.storage->version != node.output_version) {
-    throw GraphError(fmt::format(
-        "[{}] the output was changed in place after the forward pass: version {}, saved at {}",
-        node.op->name, node.storage->version, node.output_version));
+    detail::raise([&node] {
+      return GraphError(fmt::format(
+          "[{}] the output was changed in place after the forward pass: version {}, saved at {}",
+          node.op->name, node.storage->version, node.output_version));
+    });
   }
   return detail::TensorAccess::adopt(&node);
 }
 
 void Vjp::set(int i, Tensor gx) {
-  if (!gx.defined()) return;
+  detail::Node& input = *state_.edge(i).node;
+  if (!gx.defined() || !state_.needed(input)) return;
   const detail::Node& node = *state_.current;
-  detail::Node& input = *node.edges[i].node;
-  if (!state_.needed(input)) return;
-  if (gx.shape() != input.shape) {
-    throw ShapeError(fmt::format("[{}] its rule gave input {} of shape {} a gradient of shape {}",
-                                 node.op->name, i, to_string(input.shape), to_string(gx.shape())));
+  const detail::Node& given = *detail::TensorAccess::node(gx);
+  if (given.shape != input.shape) {
+    detail::raise([&node, &given, &input, i] {
+      return ShapeError(
+          fmt::format("[{}] its rule gave input {} of shape {} a gradient of shape {}",
+                      node.op->name, i, to_string(input.shape), to_string(given.shape)));
+    });
   }
-  if (gx.dtype() != input.dtype) {
-    throw DtypeError(fmt::format("[{}] its rule gave input {} of dtype {} a gradient of dtype {}",
-                                 node.op->name, i, to_string(input.dtype), to_string(gx.dtype())));
+  if (given.dtype != input.dtype) {
+    detail::raise([&node, &given, &input, i] {
+      return DtypeError(
+          fmt::format("[{}] its rule gave input {} of dtype {} a gradient of dtype {}",
+                      node.op->name, i, to_string(input.dtype), to_string(given.dtype)));
+    });
   }
   if (state_.anomaly) detail::check_gradient(node, i, gx, state_.gy);
   state_.deliver(input, std::move(gx));
@@ -316,14 +380,15 @@ void check_upstream(const char* op, const Tensor& output, const Tensor& upstream
   }
 }
 
-void check_differentiable(const char* op, const std::string& argument, const Tensor& t) {
-  const auto& node = detail::node_of(op, argument.c_str(), t);
-  if (!node.requires_grad) {
-    throw GraphError(fmt::format(
-        "[{}] {} {} needs no gradient: it was computed from constants, under NoGrad or after "
-        "detach; call requires_grad_() on the leaves first",
-        op, argument, to_string(node.shape)));
-  }
+// name() makes the argument's name, for the message alone.
+template <class Name>
+void check_differentiable(const char* op, const Tensor& t, Name name) {
+  if (t.defined() && detail::TensorAccess::node(t)->requires_grad) return;
+  const std::string argument = name();
+  throw GraphError(fmt::format(
+      "[{}] {} {} needs no gradient: it was computed from constants, under NoGrad or after "
+      "detach; call requires_grad_() on the leaves first",
+      op, argument, to_string(detail::node_of(op, argument.c_str(), t).shape)));
 }
 
 }  // namespace
@@ -338,12 +403,13 @@ std::vector<Tensor> grad(const TensorList& outputs, const TensorList& inputs,
                                  options.grad_outputs.size(), from.size()));
   }
   for (std::size_t i = 0; i < from.size(); ++i) {
-    check_differentiable("grad", fmt::format("output {}", i), from[i]);
+    check_differentiable("grad", from[i], [&] { return fmt::format("output {}", i); });
     check_upstream("grad", from[i],
                    options.grad_outputs.empty() ? Tensor() : options.grad_outputs[i]);
   }
   for (std::size_t i = 0; i < to.size(); ++i) {
-    check_differentiable("grad", detail::label(to[i], fmt::format("input {}", i)), to[i]);
+    check_differentiable("grad", to[i],
+                         [&] { return detail::label(to[i], fmt::format("input {}", i)); });
   }
 
   const GradMode mode(options.create_graph);
@@ -353,7 +419,8 @@ std::vector<Tensor> grad(const TensorList& outputs, const TensorList& inputs,
   for (std::size_t i = 0; i < from.size(); ++i) {
     detail::Node& node = *detail::TensorAccess::node(from[i]);
     const bool given = !options.grad_outputs.empty() && options.grad_outputs[i].defined();
-    if (pass.needed(node)) pass.deliver(node, given ? options.grad_outputs[i] : detail::ones(node));
+    if (!pass.needed(node)) continue;
+    pass.deliver(node, Tensor(given ? options.grad_outputs[i] : detail::ones(node)));
   }
   pass.run();
 
@@ -374,12 +441,12 @@ std::vector<Tensor> grad(const TensorList& outputs, const TensorList& inputs,
 void Tensor::backward() const { backward(BackwardOptions{}); }
 
 void Tensor::backward(const BackwardOptions& options) const {
-  check_differentiable("backward", detail::label(*this, "this tensor"), *this);
+  check_differentiable("backward", *this, [&] { return detail::label(*this, "this tensor"); });
   check_upstream("backward", *this, options.gradient);
   const NoGrad mode;
   detail::VjpState pass(detail::VjpState::Mode::leaves, options.retain_graph);
   detail::Node& node = *detail::TensorAccess::node(*this);
-  pass.deliver(node, options.gradient.defined() ? options.gradient : detail::ones(node));
+  pass.deliver(node, Tensor(options.gradient.defined() ? options.gradient : detail::ones(node)));
   pass.run();
 }
 

@@ -121,8 +121,9 @@ std::vector<std::string> float_words(const std::vector<T>& shown, int precision)
     Parts& p = parts[i];
     if (p.finite && powers) {
       // All get the digits that one of them needs: true ones, not zeros.
-      p.fraction = rounded_parts(shown[i], true, static_cast<int>(fraction)).fraction;
-      p.exponent.insert(1, exponent - p.exponent.size(), '0');
+      p = rounded_parts(shown[i], true, static_cast<int>(fraction));
+      if (std::signbit(shown[i])) p.whole.insert(0, 1, '-');
+      p.exponent.insert(1, exponent - std::min(exponent, p.exponent.size()), '0');
       p.exponent.insert(0, 1, 'e');
     }
     if (p.finite) p.whole += "." + p.fraction + std::string(fraction - p.fraction.size(), ' ');

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 
 #include "graph/anomaly.hpp"
@@ -19,6 +20,45 @@ constinit thread_local bool t_anomaly = false;
 void* Attributes::operator new(std::size_t bytes) { return Pooled::operator new(bytes); }
 void Attributes::operator delete(void* memory, std::size_t bytes) {
   Pooled::operator delete(memory, bytes);
+}
+
+namespace {
+
+constexpr std::uint32_t kNodeClass = size_class_of(sizeof(Node));
+
+Tensor make_in(ThreadCache& cache, void* node_block, void* storage_block,
+               std::uint32_t storage_class, const Shape& shape, DType dtype) {
+  auto* storage = ::new (storage_block) Storage(storage_class);
+  auto* node = ::new (node_block) Node(shape, dtype, storage);
+  bump(cache.live_nodes, 1);
+  return TensorAccess::adopt(node);
+}
+
+// With blocks from the shared list or the system. Apart, so that the usual way needs no calls.
+[[gnu::noinline]] Tensor make_tensor_slowly(const Shape& shape, DType dtype) {
+  if (shape.numel() > kMostElements) throw_too_large(shape);
+  ThreadCache& cache = thread_cache();
+  const std::uint32_t storage_class =
+      Storage::class_for(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+  void* storage_block = take_block(cache, storage_class);
+  return make_in(cache, take_block(cache, kNodeClass), storage_block, storage_class, shape, dtype);
+}
+
+}  // namespace
+
+Tensor make_tensor(const Shape& shape, DType dtype) {
+  ThreadCache* cache = t_cache;
+  if (shape.numel() > kMostElements || !cache) return make_tensor_slowly(shape, dtype);
+  const std::uint32_t storage_class =
+      Storage::class_for(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+  const FreeBlock* for_node = cache->free[kNodeClass].head;
+  const FreeBlock* for_numbers = cache->free[storage_class].head;
+  // Both blocks may come from one list.
+  if (!for_node || !for_numbers || (for_node == for_numbers && !for_node->next)) {
+    return make_tensor_slowly(shape, dtype);
+  }
+  return make_in(*cache, take_ready_block(*cache, kNodeClass),
+                 take_ready_block(*cache, storage_class), storage_class, shape, dtype);
 }
 
 Tensor make_view(const Tensor& t, const Shape& shape) {
@@ -40,12 +80,16 @@ void drop_storage(Node& node) {
 Node* cut_edges(Node& node, Node* dead) {
   for (std::uint32_t i = 0; i < node.arity; ++i) {
     Node* input = node.edges[i].node;
+    // The count that fell is tested first: one wide load of both would wait for its write.
+    bool unused;
     if (node.edges[i].saved) {
-      if (--input->handles == 0 && !input->keeps_output) drop_storage(*input);
+      const bool last = --input->handles == 0;
+      if (last && !input->keeps_output) drop_storage(*input);
+      unused = last && input->edges_in == 0;
     } else {
-      --input->edges_in;
+      unused = --input->edges_in == 0 && input->handles == 0;
     }
-    if (input->handles == 0 && input->edges_in == 0) {
+    if (unused) {
       input->next_dead = dead;
       dead = input;
     }
@@ -57,17 +101,32 @@ Node* cut_edges(Node& node, Node* dead) {
   return dead;
 }
 
+// The rest of a node that has no edges any more. The calls come last, so that they cost nothing
+// where there is nothing to call.
+void drop_blocks(Node* node) noexcept {
+  ThreadCache& cache = *t_cache;
+  bump(cache.live_nodes, -1);
+  Storage* storage = node->storage;
+  std::uint32_t storage_class = kNodeClass;
+  if (storage && --storage->owners == 0) {
+    storage_class = storage->size_class;
+    put_block(cache, storage, storage_class);
+  }
+  put_block(cache, node, kNodeClass);
+  keep_to_limit(cache, kNodeClass);
+  if (storage_class != kNodeClass) keep_to_limit(cache, storage_class);
+}
+
 // A loop over a list threaded through the dead nodes: a chain of any length needs neither stack nor
 // memory to go away.
 void release(Node* dead) noexcept {
+  thread_cache();
   while (dead) {
     Node* node = dead;
-    dead = cut_edges(*node, node->next_dead);
-    drop_storage(*node);
+    dead = node->arity > 0 ? cut_edges(*node, node->next_dead) : node->next_dead;
     delete node->attributes;
     delete node->extras;
-    delete node;
-    bump(thread_cache().live_nodes, -1);
+    drop_blocks(node);
   }
 }
 
@@ -77,10 +136,12 @@ void drop_last_handle(NodeHead* head) noexcept {
   auto* node = static_cast<Node*>(head);
   if (node->edges_in > 0) {
     if (!node->keeps_output) drop_storage(*node);
-    return;
+  } else if (node->arity == 0 && !node->attributes && !node->extras && t_cache) {
+    drop_blocks(node);  // a result that no graph knows, as most gradients are
+  } else {
+    node->next_dead = nullptr;
+    release(node);
   }
-  node->next_dead = nullptr;
-  release(node);
 }
 
 void drop_edge_in(Node& node) {
@@ -108,17 +169,39 @@ bool will_record(const TensorRef* inputs, std::size_t arity) {
   return wanted;
 }
 
-Tensor record(const OpInfo& op, Saves saves, Tensor y, const TensorRef* inputs, std::size_t arity,
+Tensor record(const OpInfo& op, Saves saves, Tensor&& y, const TensorRef* inputs, std::size_t arity,
               std::unique_ptr<Attributes> attributes) {
   Node& node = node_of(op.name, "the result", y);
   if (t_anomaly) check_result(op, y, inputs, arity);
-  if (!will_record(inputs, arity) || !is_floating(node.dtype)) return y;
-  if (node.op || node.requires_grad || node.handles != 1) {
-    throw GraphError(fmt::format(
-        "[{}] the result must be a fresh tensor: it has {} handles{}; compute into empty_like(x)",
-        op.name, node.handles, node.op ? " and a recorded op" : ""));
-  }
+  if (!t_grad_enabled) return std::move(y);
+  bool wanted = false;
+  bool fresh = !node.op && !node.requires_grad;
+  std::size_t undefined = arity;
   std::uint32_t order = 0;
+  for (std::size_t i = 0; i < arity; ++i) {
+    const Node* input = TensorAccess::node(*inputs[i]);
+    if (!input) {
+      undefined = i;
+      continue;
+    }
+    wanted |= input->requires_grad;
+    fresh &= input != &node;
+    order = std::max(order, input->order);
+  }
+  if (!wanted || !is_floating(node.dtype)) return std::move(y);
+  if (undefined < arity) {
+    raise([=, &op] {
+      return GraphError(
+          fmt::format("[{}] input {} is an undefined tensor; assign it first", op.name, undefined));
+    });
+  }
+  if (!fresh) {
+    raise([&op, &node] {
+      return GraphError(fmt::format(
+          "[{}] the result must be a fresh tensor: it is {}; compute into empty_like(x)", op.name,
+          node.op ? "the result of an op already" : "a leaf or an input"));
+    });
+  }
   Edge* edges = node.inline_edges;
   if (arity > Node::kInlineEdges) {
     edges = static_cast<Edge*>(take_block(size_class_of(arity * sizeof(Edge))));
@@ -128,7 +211,6 @@ Tensor record(const OpInfo& op, Saves saves, Tensor y, const TensorRef* inputs, 
     const bool saved = (saves.bits >> std::min<std::size_t>(i, 30) & 1u) != 0;
     edges[i] = {input, input->storage->version, saved};
     ++(saved ? input->handles : input->edges_in);
-    order = std::max(order, input->order);
   }
   node.edges = edges;
   node.arity = static_cast<std::uint32_t>(arity);
@@ -139,7 +221,23 @@ Tensor record(const OpInfo& op, Saves saves, Tensor y, const TensorRef* inputs, 
   node.keeps_output = (saves.bits & saves_output.bits) != 0;
   node.output_version = node.storage->version;
   if (t_anomaly) node.ensure_extras().site = t_call_site;
-  return y;
+  return std::move(y);
+}
+
+void check_number(const char* op, DType dtype, double value) {
+  if (is_floating(dtype)) return;
+  if (std::trunc(value) != value) {
+    throw DtypeError(fmt::format("[{}] a fractional number cannot meet a tensor of {}: got {}", op,
+                                 to_string(dtype), value));
+  }
+  if (dtype == DType::int64 && !(value >= -0x1p63 && value < 0x1p63)) {
+    throw ValueError(fmt::format("[{}] a number must fit int64: got {}", op, value));
+  }
+}
+
+void throw_too_large(const Shape& shape) {
+  throw ShapeError(fmt::format("[tensor] at most {} elements fit in memory: asked for {}",
+                               kMostElements, to_string(shape)));
 }
 
 void throw_undefined(const char* op, const char* argument) {

@@ -76,6 +76,12 @@ struct TensorAccess {
   }
 };
 
+/// Throws what make() returns, out of line: formatting a message must not weigh on the way past it.
+template <class Make>
+[[noreturn, gnu::cold, gnu::noinline]] void raise(const Make& make) {
+  throw make();
+}
+
 [[noreturn]] void throw_undefined(const char* op, const char* argument);
 [[noreturn]] void throw_not_float(const char* op, const char* argument, DType dtype);
 
@@ -101,13 +107,15 @@ inline void check_boolean(const char* op, const char* argument, const Tensor& t)
 void check_same_float(const char* op, const char* a_name, const Tensor& a, const char* b_name,
                       const Tensor& b);
 
+/// Throws: DtypeError when a fraction meets int64 or boolean, ValueError when int64 cannot hold it.
+void check_number(const char* op, DType dtype, double value);
+
+/// More than any machine holds, and few enough that their bytes can be counted in 64 bits.
+constexpr std::int64_t kMostElements = std::int64_t{1} << 47;
+[[noreturn]] void throw_too_large(const Shape& shape);
+
 /// A fresh tensor with uninitialised numbers: where every op starts.
-inline Tensor make_tensor(const Shape& shape, DType dtype) {
-  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
-  auto* node = new Node(shape, dtype, Storage::make(bytes));
-  bump(thread_cache().live_nodes, 1);
-  return TensorAccess::adopt(node);
-}
+Tensor make_tensor(const Shape& shape, DType dtype);
 /// A fresh tensor of another shape over the storage of `t`.
 Tensor make_view(const Tensor& t, const Shape& shape);
 

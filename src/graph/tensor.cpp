@@ -217,6 +217,7 @@ Tensor& Tensor::copy_(const Tensor& y) {
 
 Tensor& Tensor::fill_(double value) {
   detail::Node& node = writable("fill_", *this);
+  detail::check_number("fill_", node.dtype, value);
   visit_any(node.dtype, [&](auto zero) {
     using T = decltype(zero);
     std::fill_n(static_cast<T*>(node.storage->data()), node.shape.numel(), static_cast<T>(value));

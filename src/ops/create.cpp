@@ -112,7 +112,7 @@ namespace detail {
 Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step, TensorOptions options) {
   if (step == 0) throw ValueError("[arange] step must not be 0");
   if (!options.dtype) options.dtype = DType::int64;
-  // Unsigned, since the distance of two int64 may not fit one.
+  // Unsigned arithmetic: the distance of two int64 may not fit one.
   const bool any = step > 0 ? start < stop : start > stop;
   const auto from = static_cast<std::uint64_t>(start);
   const auto to = static_cast<std::uint64_t>(stop);
@@ -122,7 +122,10 @@ Tensor arange(std::int64_t start, std::int64_t stop, std::int64_t step, TensorOp
   const std::uint64_t count = any ? (distance - 1) / stride + 1 : 0;
   if (count >> 62) throw ValueError("[arange] too many numbers for a tensor: use a larger step");
   Tensor y = make("arange", {static_cast<std::int64_t>(count)}, options);
-  fill_from(y, [&](std::int64_t i) { return start + i * step; });
+  fill_from(y, [&](std::int64_t i) {
+    return static_cast<std::int64_t>(from + static_cast<std::uint64_t>(i) *
+                                                static_cast<std::uint64_t>(step));
+  });
   return finished(std::move(y), options);
 }
 
@@ -234,22 +237,35 @@ Tensor randn(Rng& rng, const Shape& shape, TensorOptions options) {
 }
 
 Tensor normal(Rng& rng, double mean, double std, const Shape& shape, TensorOptions options) {
+  if (!(std >= 0 && std::isfinite(std))) {
+    throw ValueError(fmt::format("[normal] std must be finite and not negative: got {}", std));
+  }
   return drawn("normal", shape, options,
                [&]<class T>(std::span<T> out) { rng.normal(out, mean, std); });
 }
 
 Tensor uniform(Rng& rng, double low, double high, const Shape& shape, TensorOptions options) {
+  if (!(high - low >= 0 && std::isfinite(high - low))) {
+    throw ValueError(fmt::format(
+        "[uniform] high - low must be finite and not negative: low is {}, high is {}", low, high));
+  }
   return drawn("uniform", shape, options,
                [&]<class T>(std::span<T> out) { rng.uniform(out, low, high); });
 }
 
 Tensor randint(Rng& rng, std::int64_t low, std::int64_t high, const Shape& shape) {
+  if (low >= high) {
+    throw ValueError(fmt::format("[randint] low must be less than high: got {} and {}", low, high));
+  }
   Tensor y = detail::make_tensor(shape, DType::int64);
   rng.integers({detail::fresh_numbers<std::int64_t>(y), static_cast<std::size_t>(y.numel())}, low,
                high);
   return y;
 }
 
-Tensor permutation(Rng& rng, std::int64_t n) { return tensor(rng.permutation(n)); }
+Tensor permutation(Rng& rng, std::int64_t n) {
+  if (n < 0) throw ValueError(fmt::format("[permutation] n must not be negative: got {}", n));
+  return tensor(rng.permutation(n));
+}
 
 }  // namespace softtape

@@ -254,16 +254,17 @@ Tensor class_loss(const OpInfo& op, const Tensor& x, const Tensor& targets,
     using T = decltype(zero);
     const std::int64_t n = x.dim(-1);
     const Rows<T> rows(targets, class_weights, of, n);
+    double divisor = 1;
     if (reduction == Reduction::mean) {
-      double weight = 0;
+      divisor = 0;
       for (std::int64_t i = 0; i < targets.numel(); ++i) {
         if (!rows.counts(i)) continue;
-        weight += rows.weight ? static_cast<double>(rows.weight[rows.target[i]]) : 1;
+        divisor += rows.weight ? static_cast<double>(rows.weight[rows.target[i]]) : 1;
       }
-      of.factor = weight == 0 ? 0 : 1 / weight;
+      of.factor = divisor == 0 ? 0 : 1 / divisor;
     }
     const T* numbers = detail::numbers<T>(x);
-    return detail::reduce_losses<T>(targets.shape(), reduction, 8 * n, of.factor,
+    return detail::reduce_losses<T>(targets.shape(), reduction, 8 * n, divisor,
                                     [&](std::int64_t begin, std::int64_t end, T* out) {
                                       for (std::int64_t i = begin; i < end; ++i) {
                                         *out++ = f(numbers + i * n, rows, i);

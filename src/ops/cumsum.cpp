@@ -21,6 +21,15 @@ const OpInfo kCumsum{"cumsum", [](Vjp& r) {
 template <class T>
 void cumsum_numbers(const T* x, T* y, std::int64_t n, std::int64_t inner, bool from_end) {
   using Total = typename detail::SumFold<T>::Total;
+  if (inner == 1) {
+    Total sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      const std::int64_t at = from_end ? n - 1 - i : i;
+      sum += static_cast<Total>(x[at]);
+      y[at] = static_cast<T>(sum);
+    }
+    return;
+  }
   Total total[detail::kFoldTile];
   for (std::int64_t first = 0; first < inner; first += detail::kFoldTile) {
     const std::int64_t width = std::min(detail::kFoldTile, inner - first);

@@ -10,6 +10,7 @@
 namespace softtape {
 
 using detail::OperandPair;
+using detail::set_summed;
 
 namespace {
 
@@ -18,7 +19,7 @@ enum class On { floats, numbers };
 template <On kind, class F>
 Tensor arithmetic(const char* op, const OperandPair& in, F f) {
   const DType dtype = detail::TensorAccess::node(in.a())->dtype;
-  Tensor y = detail::make_tensor(detail::result_shape(op, in.a(), in.b()), dtype);
+  Tensor y = detail::make_result(op, in.a(), in.b(), dtype);
   if constexpr (kind == On::numbers) {
     if (dtype == DType::int64) {
       detail::map_broadcast<std::int64_t, std::int64_t>(in.a(), in.b(), y, f);
@@ -39,7 +40,7 @@ Tensor compare(const char* op, const Operand& a, const Operand& b, bool booleans
   if (dtype == DType::boolean && !booleans) {
     throw DtypeError(fmt::format("[{}] booleans have no order: compare numbers", op));
   }
-  Tensor y = detail::make_tensor(detail::result_shape(op, in.a(), in.b()), DType::boolean);
+  Tensor y = detail::make_result(op, in.a(), in.b(), DType::boolean);
   visit_any(dtype, [&](auto zero) {
     using T = decltype(zero);
     detail::map_broadcast<T, bool>(in.a(), in.b(), y, f);
@@ -51,35 +52,35 @@ template <class F>
 Tensor logical(const char* op, const Tensor& a, const Tensor& b, F f) {
   detail::check_boolean(op, "a", a);
   detail::check_boolean(op, "b", b);
-  Tensor y = detail::make_tensor(detail::result_shape(op, a, b), DType::boolean);
+  Tensor y = detail::make_result(op, a, b, DType::boolean);
   detail::map_broadcast<bool, bool>(a, b, y, f);
   return y;
 }
 
 const OpInfo kAdd{"add", [](Vjp& r) {
-                    if (r.needs(0)) r.set(0, sum_to(r.gy(), r.x_shape(0)));
-                    if (r.needs(1)) r.set(1, sum_to(r.gy(), r.x_shape(1)));
+                    if (r.needs(0)) set_summed(r, 0, r.gy());
+                    if (r.needs(1)) set_summed(r, 1, r.gy());
                   }};
 
 const OpInfo kSub{"sub", [](Vjp& r) {
-                    if (r.needs(0)) r.set(0, sum_to(r.gy(), r.x_shape(0)));
-                    if (r.needs(1)) r.set(1, sum_to(neg(r.gy()), r.x_shape(1)));
+                    if (r.needs(0)) set_summed(r, 0, r.gy());
+                    if (r.needs(1)) set_summed(r, 1, neg(r.gy()));
                   }};
 
 const OpInfo kMul{"mul",
                   [](Vjp& r) {
-                    if (r.needs(0)) r.set(0, sum_to(mul(r.gy(), r.x(1)), r.x_shape(0)));
-                    if (r.needs(1)) r.set(1, sum_to(mul(r.gy(), r.x(0)), r.x_shape(1)));
+                    if (r.needs(0)) set_summed(r, 0, mul(r.gy(), r.x(1)));
+                    if (r.needs(1)) set_summed(r, 1, mul(r.gy(), r.x(0)));
                   },
                   saves_inputs};
 
 const OpInfo kDiv{"div",
                   [](Vjp& r) {
                     const Tensor b = r.x(1);
-                    if (r.needs(0)) r.set(0, sum_to(chain_mul(r.gy(), div(1, b)), r.x_shape(0)));
+                    if (r.needs(0)) set_summed(r, 0, chain_mul(r.gy(), div(1, b)));
                     if (r.needs(1)) {
                       const Tensor slope = neg(div(r.y(), b));
-                      r.set(1, sum_to(chain_mul(r.gy(), slope), r.x_shape(1)));
+                      set_summed(r, 1, chain_mul(r.gy(), slope));
                     }
                   },
                   saves_input(1) | saves_output};
@@ -91,11 +92,11 @@ const OpInfo kPow{"pow",
                     if (r.needs(0)) {
                       // chain_mul: an exponent of 0 has slope 0 even where a^-1 is infinite.
                       const Tensor slope = chain_mul(b, pow(a, sub(b, 1)));
-                      r.set(0, sum_to(chain_mul(r.gy(), slope), r.x_shape(0)));
+                      set_summed(r, 0, chain_mul(r.gy(), slope));
                     }
                     if (r.needs(1)) {
                       const Tensor slope = chain_mul(r.y(), log(a));
-                      r.set(1, sum_to(chain_mul(r.gy(), slope), r.x_shape(1)));
+                      set_summed(r, 1, chain_mul(r.gy(), slope));
                     }
                   },
                   saves_inputs | saves_output};
@@ -103,10 +104,10 @@ const OpInfo kPow{"pow",
 const OpInfo kChainMul{"chain_mul",
                        [](Vjp& r) {
                          if (r.needs(0)) {
-                           r.set(0, sum_to(chain_mul(r.gy(), r.x(1)), r.x_shape(0)));
+                           set_summed(r, 0, chain_mul(r.gy(), r.x(1)));
                          }
                          if (r.needs(1)) {
-                           r.set(1, sum_to(chain_mul(r.gy(), r.x(0)), r.x_shape(1)));
+                           set_summed(r, 1, chain_mul(r.gy(), r.x(0)));
                          }
                        },
                        saves_inputs};
@@ -115,11 +116,11 @@ const OpInfo kChainMul{"chain_mul",
 void share_between(Vjp& r, const Tensor& a_wins, const Tensor& tie) {
   const Tensor half = mul(r.gy(), 0.5);
   if (r.needs(0)) {
-    r.set(0, sum_to(where(a_wins, r.gy(), where(tie, half, 0)), r.x_shape(0)));
+    set_summed(r, 0, where(a_wins, r.gy(), where(tie, half, 0)));
   }
   if (r.needs(1)) {
     const Tensor b_wins = logical_not(logical_or(a_wins, tie));
-    r.set(1, sum_to(where(b_wins, r.gy(), where(tie, half, 0)), r.x_shape(1)));
+    set_summed(r, 1, where(b_wins, r.gy(), where(tie, half, 0)));
   }
 }
 
@@ -134,10 +135,10 @@ const OpInfo kWhere{"where",
                     [](Vjp& r) {
                       const Tensor condition = r.x(0);
                       if (r.needs(1)) {
-                        r.set(1, sum_to(where(condition, r.gy(), 0), r.x_shape(1)));
+                        set_summed(r, 1, where(condition, r.gy(), 0));
                       }
                       if (r.needs(2)) {
-                        r.set(2, sum_to(where(condition, 0, r.gy()), r.x_shape(2)));
+                        set_summed(r, 2, where(condition, 0, r.gy()));
                       }
                     },
                     saves_input(0)};

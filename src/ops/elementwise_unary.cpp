@@ -53,7 +53,7 @@ const OpInfo kSqrt{"sqrt", from_output<[](const Tensor& y) { return div(0.5, y);
 const OpInfo kRsqrt{"rsqrt",
                     from_output<[](const Tensor& y) { return mul(-0.5, mul(y, square(y))); }>,
                     saves_output};
-const OpInfo kSquare{"square", from_input<[](const Tensor& x) { return mul(2, x); }>, saves_inputs};
+const OpInfo kSquare{"square", from_input<[](const Tensor& x) { return add(x, x); }>, saves_inputs};
 const OpInfo kAbs{"abs", from_input<[](const Tensor& x) { return sign(x); }>, saves_inputs};
 const OpInfo kSign{"sign", [](Vjp& r) { r.set(0, mul(r.gy(), 0)); }};
 const OpInfo kSin{"sin", from_input<[](const Tensor& x) { return cos(x); }>, saves_inputs};
@@ -71,9 +71,9 @@ const OpInfo kSoftplus{"softplus", from_input<[](const Tensor& x) { return sigmo
                        saves_inputs};
 const OpInfo kRelu{"relu", [](Vjp& r) { r.set(0, where(gt(r.y(), 0), r.gy(), 0)); }, saves_output};
 const OpInfo kSilu{"silu", from_input<[](const Tensor& x) {
-                     // s(-x) is 0 at +Inf, and 0 times x there must be 0.
+                     // s(-x) is 0 at +Inf, s(x) at -Inf, and 0 times x there must be 0.
                      const Tensor s = sigmoid(x);
-                     return mul(s, add(1, chain_mul(sigmoid(neg(x)), x)));
+                     return chain_mul(s, add(1, chain_mul(sigmoid(neg(x)), x)));
                    }>,
                    saves_inputs};
 const OpInfo kGeluErf{"gelu", from_input<[](const Tensor& x) {

@@ -5,8 +5,6 @@
 
 namespace softtape::detail {
 
-/// Throws: DtypeError when a fraction meets int64 or boolean, ValueError when int64 cannot hold it.
-void check_number(const char* op, DType dtype, double value);
 /// Every element of a fresh tensor set to a checked number.
 void fill_number(Tensor& y, double value);
 

@@ -16,50 +16,72 @@ constexpr std::int64_t kSmallColumns = 64;
 // Columns of one Eigen call: bounds what Eigen packs on the stack (EIGEN_STACK_ALLOCATION_LIMIT).
 constexpr std::int64_t kColumns = 512;
 
-/// c (n, M) = a b with b contiguous rows of M: the width is a constant, so a row stays in
-/// registers.
-template <class T, int M>
-void small_product(const T* a, std::int64_t a_row, std::int64_t a_column, const T* b, T* c,
-                   std::int64_t c_stride, std::int64_t n, std::int64_t k, bool accumulate) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    T sum[M] = {};
-    for (std::int64_t p = 0; p < k; ++p) {
+// Rows of b and c as the small products see them: wider ones are padded to whole vectors.
+constexpr int padded(int columns) { return columns <= 4 ? columns : (columns + 3) / 4 * 4; }
+
+/// Rows [i, i + rows) of c (n, M) = a b, with b in rows of padded(M): both widths are constants, so
+/// the sums stay in registers.
+template <class T, int M, int rows>
+void small_rows(const T* a, std::int64_t a_row, std::int64_t a_column, const T* b, T* c,
+                std::int64_t c_stride, std::int64_t k, bool accumulate) {
+  constexpr int kWidth = padded(M);
+  T sum[rows][kWidth] = {};
+  for (std::int64_t p = 0; p < k; ++p) {
+    for (int i = 0; i < rows; ++i) {
       const T factor = a[i * a_row + p * a_column];
-      for (int j = 0; j < M; ++j) sum[j] += factor * b[p * M + j];
+      for (int j = 0; j < kWidth; ++j) sum[i][j] += factor * b[p * kWidth + j];
     }
+  }
+  for (int i = 0; i < rows; ++i) {
     T* row = c + i * c_stride;
-    for (int j = 0; j < M; ++j) row[j] = accumulate ? row[j] + sum[j] : sum[j];
+    for (int j = 0; j < M; ++j) row[j] = accumulate ? row[j] + sum[i][j] : sum[i][j];
+  }
+}
+
+template <class T, int M>
+void small_product(const T* a, std::int64_t a_row, std::int64_t a_column, const MatrixRef<T>& b,
+                   T* c, std::int64_t c_stride, std::int64_t n, std::int64_t k, bool accumulate) {
+  constexpr int kWidth = padded(M);
+  T packed[kSmall];
+  const T* rows = b.data;
+  if (b.transposed || b.stride != M || M != kWidth) {
+    const std::int64_t b_row = b.transposed ? 1 : b.stride;
+    const std::int64_t b_column = b.transposed ? b.stride : 1;
+    for (std::int64_t p = 0; p < k; ++p) {
+      for (int j = 0; j < kWidth; ++j) {
+        packed[p * kWidth + j] = j < M ? b.data[p * b_row + j * b_column] : T{0};
+      }
+    }
+    rows = packed;
+  }
+  std::int64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    small_rows<T, M, 4>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k,
+                        accumulate);
+  }
+  for (; i < n; ++i) {
+    small_rows<T, M, 1>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k,
+                        accumulate);
   }
 }
 
 template <class T>
-using SmallProduct = void (*)(const T*, std::int64_t, std::int64_t, const T*, T*, std::int64_t,
-                              std::int64_t, std::int64_t, bool);
+using SmallProduct = void (*)(const T*, std::int64_t, std::int64_t, const MatrixRef<T>&, T*,
+                              std::int64_t, std::int64_t, std::int64_t, bool);
 template <class T, int... M>
 constexpr auto small_products(std::integer_sequence<int, M...>) {
   return std::array<SmallProduct<T>, sizeof...(M)>{small_product<T, M + 1>...};
 }
 
 template <class T>
-void product_by_loops(MatrixRef<T> a, MatrixRef<T> b, T* c, std::int64_t c_stride, std::int64_t n,
-                      std::int64_t k, std::int64_t m, bool accumulate) {
+void product_by_loops(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
+                      std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
   static constexpr auto kProducts = small_products<T>(std::make_integer_sequence<int, 16>());
   const std::int64_t a_row = a.transposed ? 1 : a.stride;
   const std::int64_t a_column = a.transposed ? a.stride : 1;
-  // Sixteen columns at a time, gathered into contiguous rows where they are not.
-  T packed[kSmall];
   for (std::int64_t j = 0; j < m; j += 16) {
     const std::int64_t width = std::min<std::int64_t>(16, m - j);
-    const T* columns = b.data;
-    if (b.transposed || width != b.stride) {
-      for (std::int64_t p = 0; p < k; ++p) {
-        for (std::int64_t q = 0; q < width; ++q) {
-          packed[p * width + q] =
-              b.transposed ? b.data[(j + q) * b.stride + p] : b.data[p * b.stride + j + q];
-        }
-      }
-      columns = packed;
-    }
+    const MatrixRef<T> columns{b.data + (b.transposed ? j * b.stride : j), b.stride, b.transposed};
     kProducts[static_cast<std::size_t>(width - 1)](a.data, a_row, a_column, columns, c + j,
                                                    c_stride, n, k, accumulate);
   }
@@ -73,8 +95,8 @@ using Result = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen
                           Eigen::OuterStride<>>;
 
 template <class T>
-void product_by_eigen(MatrixRef<T> a, MatrixRef<T> b, T* c, std::int64_t c_stride, std::int64_t n,
-                      std::int64_t k, std::int64_t m, bool accumulate) {
+void product_by_eigen(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
+                      std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
   const Matrix<T> left(a.data, a.transposed ? k : n, a.transposed ? n : k,
                        Eigen::OuterStride<>(a.stride));
   const Matrix<T> right(b.data, b.transposed ? m : k, b.transposed ? k : m,
@@ -93,8 +115,8 @@ void product_by_eigen(MatrixRef<T> a, MatrixRef<T> b, T* c, std::int64_t c_strid
 }
 
 template <class T>
-void product(MatrixRef<T> a, MatrixRef<T> b, T* c, std::int64_t c_stride, std::int64_t n,
-             std::int64_t k, std::int64_t m, bool accumulate) {
+void product(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
+             std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
   if (n == 0 || m == 0) return;
   if (n * k * m <= kSmall && m <= kSmallColumns && k * 16 <= kSmall) {
     product_by_loops(a, b, c, c_stride, n, k, m, accumulate);
@@ -108,11 +130,11 @@ void product(MatrixRef<T> a, MatrixRef<T> b, T* c, std::int64_t c_stride, std::i
 
 }  // namespace
 
-void gemm(MatrixRef<float> a, MatrixRef<float> b, float* c, std::int64_t c_stride, std::int64_t n,
-          std::int64_t k, std::int64_t m, bool accumulate) {
+void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::int64_t c_stride,
+          std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
   product(a, b, c, c_stride, n, k, m, accumulate);
 }
-void gemm(MatrixRef<double> a, MatrixRef<double> b, double* c, std::int64_t c_stride,
+void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t c_stride,
           std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
   product(a, b, c, c_stride, n, k, m, accumulate);
 }

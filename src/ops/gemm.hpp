@@ -16,9 +16,9 @@ struct MatrixRef {
 
 /// c = a b, or c += a b; a is (n, k), b is (k, m) as used, c is row-major with `c_stride`.
 /// Runs on the calling thread. Fixed summation order for given sizes.
-void gemm(MatrixRef<float> a, MatrixRef<float> b, float* c, std::int64_t c_stride, std::int64_t n,
-          std::int64_t k, std::int64_t m, bool accumulate = false);
-void gemm(MatrixRef<double> a, MatrixRef<double> b, double* c, std::int64_t c_stride,
+void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::int64_t c_stride,
+          std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate = false);
+void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t c_stride,
           std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate = false);
 
 /// Rows of a product that one chunk of a parallel loop computes.

@@ -59,11 +59,28 @@ Lanes<T> exp_lanes(const Lanes<T>& x) {
   return y;
 }
 
-/// e^x per lane for the weights of a softmax: exact 0 below the normal range, NaN where x is NaN.
+/// As many numbers as one vector register holds; what Eigen works in.
+template <class T>
+using Packet = typename Eigen::internal::packet_traits<T>::type;
+template <class T>
+constexpr int kPacket = Eigen::internal::unpacket_traits<Packet<T>>::size;
+
+/// e^x for the weights of a softmax, where x <= 0: exact 0 below the normal range, -Inf included,
+/// NaN where x is NaN. In packet operations, since Eigen computes a selection number by number.
+template <class T>
+Packet<T> exp_weights_packet(const Packet<T>& x) {
+  using namespace Eigen::internal;
+  const Packet<T> nan_kept = padd(pexp(x), psub(x, x));
+  return pandnot(nan_kept, pcmp_lt(x, pset1<Packet<T>>(ExpRange<T>::low)));
+}
 template <class T>
 Lanes<T> exp_weights(const Lanes<T>& x) {
-  const Lanes<T> y = (x < ExpRange<T>::low).select(T{0}, x.exp());
-  return (x == x).select(y, std::numeric_limits<T>::quiet_NaN());
+  Lanes<T> y;
+  for (int i = 0; i < kLanes; i += kPacket<T>) {
+    Eigen::internal::pstoreu(
+        y.data() + i, exp_weights_packet<T>(Eigen::internal::ploadu<Packet<T>>(x.data() + i)));
+  }
+  return y;
 }
 
 /// Applies f to every group of lanes of a row; the tail is padded with `fill`.

@@ -26,7 +26,7 @@ namespace {
 
 using detail::Lanes;
 
-// Checks two inputs of one shape; returns what the sum of losses is multiplied by.
+// Checks two inputs of one shape; returns what the sum of losses is divided by.
 double check_alike(const char* op, const char* a_name, const Tensor& a, const Tensor& target,
                    const char* target_name, Reduction reduction) {
   detail::check_same_float(op, a_name, a, target_name, target);
@@ -37,7 +37,7 @@ double check_alike(const char* op, const char* a_name, const Tensor& a, const Te
                     op, a_name, to_string(a.shape()), target_name, to_string(target.shape())));
   }
   detail::check_mean(op, reduction, a.shape());
-  return reduction == Reduction::mean ? 1 / static_cast<double>(a.numel()) : 1;
+  return reduction == Reduction::mean ? static_cast<double>(a.numel()) : 1;
 }
 
 const OpInfo kMse{"mse_loss",
@@ -67,10 +67,14 @@ void map_pairs(const T* a, const T* b, T* y, std::int64_t n, F f) {
   detail::store_lanes<T>(tail, y + i, n - i);
 }
 
+// Selections are plain loops: the compiler makes vector code of them, Eigen does not.
+
 // a b, and 0 where a is: a side that does not count may be infinite.
 template <class T>
 Lanes<T> selected(const Lanes<T>& a, const Lanes<T>& b) {
-  return (a == 0).select(T{0}, a * b);
+  Lanes<T> y;
+  for (int i = 0; i < detail::kLanes; ++i) y[i] = a[i] == 0 ? T{0} : a[i] * b[i];
+  return y;
 }
 
 template <class T>
@@ -80,17 +84,19 @@ Lanes<T> bce_losses(const Lanes<T>& z, const Lanes<T>& t, T weight) {
   const Lanes<T> positive = (-z).max(T{0}) + log_part;  // softplus(-z)
   const Lanes<T> negative = z.max(T{0}) + log_part;
   const Lanes<T> loss = selected<T>(weight * t, positive) + selected<T>(1 - t, negative);
-  return (z == z).select(loss, z);  // max() may lose a NaN
+  return loss + (e - e);  // max() may lose a NaN, e does not
 }
 
 template <class T>
 Lanes<T> bce_slopes(const Lanes<T>& z, const Lanes<T>& t, T weight, T factor) {
   const Lanes<T> e = detail::exp_lanes<T>(-z.abs());
-  const Lanes<T> small = e / (1 + e);
-  const Lanes<T> large = 1 / (1 + e);
-  const Lanes<T> up = (z >= 0).select(large, small);    // sigmoid(z)
-  const Lanes<T> down = (z >= 0).select(small, large);  // sigmoid(-z)
-  return factor * ((1 - t) * up - weight * t * down);
+  Lanes<T> up;    // sigmoid(z) (1 + e)
+  Lanes<T> down;  // sigmoid(-z) (1 + e)
+  for (int i = 0; i < detail::kLanes; ++i) {
+    up[i] = z[i] >= 0 ? T{1} : e[i];
+    down[i] = z[i] >= 0 ? e[i] : T{1};
+  }
+  return factor * ((1 - t) * up - weight * t * down) / (1 + e);
 }
 
 // gz for each element; gy is one number, or one per element.
@@ -143,19 +149,19 @@ const OpInfo kBce{"binary_cross_entropy_with_logits",
 }  // namespace
 
 Tensor mse_loss(TensorArg prediction, TensorArg target, LossOptions options) {
-  const double factor =
+  const double divisor =
       check_alike("mse_loss", "prediction", prediction, target, "target", options.reduction);
   Tensor y = visit_float(prediction->dtype(), "mse_loss", [&](auto zero) {
     using T = decltype(zero);
     const T* p = detail::numbers<T>(prediction);
     const T* t = detail::numbers<T>(target);
-    return detail::reduce_losses<T>(prediction->shape(), options.reduction, 1, factor,
+    return detail::reduce_losses<T>(prediction->shape(), options.reduction, 1, divisor,
                                     [&](std::int64_t begin, std::int64_t end, T* out) {
                                       for (std::int64_t i = begin; i < end; ++i)
                                         *out++ = (p[i] - t[i]) * (p[i] - t[i]);
                                     });
   });
-  return record(kMse, std::move(y), {*prediction, *target}, factor);
+  return record(kMse, std::move(y), {*prediction, *target}, 1 / divisor);
 }
 
 Tensor binary_cross_entropy_with_logits(TensorArg logits, TensorArg targets, BceOptions options) {
@@ -164,12 +170,12 @@ Tensor binary_cross_entropy_with_logits(TensorArg logits, TensorArg targets, Bce
     throw ValueError(
         fmt::format("[{}] pos_weight must be positive and finite: got {}", op, options.pos_weight));
   }
-  const double factor = check_alike(op, "logits", logits, targets, "targets", options.reduction);
+  const double divisor = check_alike(op, "logits", logits, targets, "targets", options.reduction);
   Tensor y = visit_float(logits->dtype(), op, [&](auto zero) {
     using T = decltype(zero);
     const T* z = detail::numbers<T>(logits);
     const T* t = detail::numbers<T>(targets);
-    return detail::reduce_losses<T>(logits->shape(), options.reduction, 8, factor,
+    return detail::reduce_losses<T>(logits->shape(), options.reduction, 8, divisor,
                                     [&](std::int64_t begin, std::int64_t end, T* out) {
                                       map_pairs(z + begin, t + begin, out, end - begin,
                                                 [&](const Lanes<T>& a, const Lanes<T>& b) {
@@ -178,7 +184,7 @@ Tensor binary_cross_entropy_with_logits(TensorArg logits, TensorArg targets, Bce
                                                 });
                                     });
   });
-  return record(kBce, std::move(y), {*logits, *targets}, Bce{options.pos_weight, factor});
+  return record(kBce, std::move(y), {*logits, *targets}, Bce{options.pos_weight, 1 / divisor});
 }
 
 }  // namespace softtape

@@ -13,10 +13,11 @@ namespace softtape::detail {
 /// Throws: ValueError for a mean over nothing.
 void check_mean(const char* op, Reduction reduction, const Shape& shape);
 
-/// The losses of `shape`, each costing `cost` operations, reduced and multiplied by `factor`.
+/// The losses of `shape`, each costing `cost` operations, reduced and divided by `divisor`, 0
+/// when that is 0.
 /// f(begin, end, out) writes those of [begin, end). Sums run in chunks of fixed size, in double.
 template <class T, class F>
-Tensor reduce_losses(const Shape& shape, Reduction reduction, std::int64_t cost, double factor,
+Tensor reduce_losses(const Shape& shape, Reduction reduction, std::int64_t cost, double divisor,
                      F f) {
   const std::int64_t n = shape.numel();
   const std::int64_t grain = row_grain(cost);
@@ -44,7 +45,7 @@ Tensor reduce_losses(const Shape& shape, Reduction reduction, std::int64_t cost,
   double total = 0;
   for (const double sum : sums) total += sum;
   Tensor y = make_tensor({}, dtype_of<T>);
-  *fresh_numbers<T>(y) = static_cast<T>(total * factor);
+  *fresh_numbers<T>(y) = static_cast<T>(divisor == 0 ? 0 : total / divisor);
   return y;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/loops.hpp"
 #include "graph/node.hpp"
+#include "softtape/ops/reduce.hpp"
 
 namespace softtape::detail {
 
@@ -61,9 +62,9 @@ void map_row(const X* a, std::int64_t a_stride, const X* b, std::int64_t b_strid
   }
 }
 
-/// y = f(a, b) over the broadcast shape that y has.
+// Apart from map_broadcast, so that a single number does not pay for the registers of the loops.
 template <class X, class Y, class F>
-void map_broadcast(const Tensor& a, const Tensor& b, Tensor& y, F f) {
+[[gnu::noinline]] void map_broadcast_loops(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const X* pa = numbers<X>(a);
   const X* pb = numbers<X>(b);
   Y* py = fresh_numbers<Y>(y);
@@ -72,10 +73,6 @@ void map_broadcast(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   const std::int64_t bn = shape_of(b).numel();
   const bool a_full = an == n;
   const bool b_full = bn == n;
-  if (n == 1) {
-    *py = f(*pa, *pb);
-    return;
-  }
   if ((a_full || an == 1) && (b_full || bn == 1)) {
     for_ranges(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
       map_row(a_full ? pa + begin : pa, a_full, b_full ? pb + begin : pb, b_full, py + begin,
@@ -83,7 +80,7 @@ void map_broadcast(const Tensor& a, const Tensor& b, Tensor& y, F f) {
     });
     return;
   }
-  const BroadcastPlan plan(y.shape(), a.shape(), b.shape());
+  const BroadcastPlan plan(shape_of(y), shape_of(a), shape_of(b));
   const std::int64_t inner = plan.sizes[plan.rank - 1];
   const std::int64_t rows = inner ? n / inner : 0;
   for_ranges(rows, row_grain(inner), [&](std::int64_t begin, std::int64_t end) {
@@ -96,14 +93,25 @@ void map_broadcast(const Tensor& a, const Tensor& b, Tensor& y, F f) {
   });
 }
 
+/// y = f(a, b) over the broadcast shape that y has.
+template <class X, class Y, class F>
+void map_broadcast(const Tensor& a, const Tensor& b, Tensor& y, F f) {
+  if (shape_of(y).numel() == 1) {
+    *fresh_numbers<Y>(y) = f(*numbers<X>(a), *numbers<X>(b));
+  } else {
+    map_broadcast_loops<X, Y>(a, b, y, f);
+  }
+}
+
 /// A whole unary float op: checks, values, record. Saves what `op` says.
 template <class F>
 Tensor unary_op(const OpInfo& op, const Tensor& x, F f) {
   check_float(op.name, "x", x);
-  Tensor y = make_tensor(x.shape(), x.dtype());
-  visit_float(x.dtype(), op.name, [&](auto zero) {
+  const Node& from = *TensorAccess::node(x);
+  Tensor y = make_tensor(from.shape, from.dtype);
+  visit_float(from.dtype, op.name, [&](auto zero) {
     using T = decltype(zero);
-    map_numbers(numbers<T>(x), fresh_numbers<T>(y), x.numel(), f);
+    map_numbers(numbers<T>(x), fresh_numbers<T>(y), from.shape.numel(), f);
   });
   return record(op, std::move(y), {x});
 }
@@ -112,7 +120,7 @@ Tensor unary_op(const OpInfo& op, const Tensor& x, F f) {
 /// Throws: DtypeError when a fractional number meets an int64 tensor, or both are numbers.
 class OperandPair {
  public:
-  OperandPair(const char* op, const Operand& a, const Operand& b) {
+  [[gnu::always_inline]] OperandPair(const char* op, const Operand& a, const Operand& b) {
     if (a.is_tensor() && b.is_tensor()) {
       a_ = &a.tensor();
       b_ = &b.tensor();
@@ -142,20 +150,34 @@ inline Shape result_shape(const char* op, const Tensor& a, const Tensor& b) {
   return sa == sb ? sa : broadcast(op, sa, sb);
 }
 
+/// A fresh tensor of the shape that result_shape gives.
+[[gnu::always_inline]] inline Tensor make_result(const char* op, const Tensor& a, const Tensor& b,
+                                                 DType dtype) {
+  const Shape& sa = shape_of(a);
+  const Shape& sb = shape_of(b);
+  return make_tensor(sa == sb ? sa : broadcast(op, sa, sb), dtype);
+}
+
+/// For rules: gives input i a gradient of the broadcast shape, summed to its own.
+inline void set_summed(Vjp& r, int i, Tensor gx) {
+  const bool full = shape_of(gx) == r.x_shape(i);
+  r.set(i, full ? std::move(gx) : sum_to(gx, r.x_shape(i)));
+}
+
 /// What a product saves: each input only when the other one wants a gradient.
 inline Saves saves_of_product(const Tensor& a, const Tensor& b) {
   return {(TensorAccess::node(b)->requires_grad ? 1u : 0u) |
           (TensorAccess::node(a)->requires_grad ? 2u : 0u)};
 }
 
-inline Tensor record_with(const OpInfo& op, Saves saves, Tensor y,
+inline Tensor record_with(const OpInfo& op, Saves saves, Tensor&& y,
                           std::initializer_list<TensorRef> inputs) {
   return record(op, saves, std::move(y), inputs.begin(), inputs.size(), nullptr);
 }
 
 template <class A>
-Tensor record_with(const OpInfo& op, Saves saves, Tensor y, std::initializer_list<TensorRef> inputs,
-                   A attributes) {
+Tensor record_with(const OpInfo& op, Saves saves, Tensor&& y,
+                   std::initializer_list<TensorRef> inputs, A attributes) {
   std::unique_ptr<Attributes> kept;
   if (will_record(inputs.begin(), inputs.size())) {
     kept = std::make_unique<AttributesOf<A>>(std::move(attributes));

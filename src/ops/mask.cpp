@@ -159,7 +159,11 @@ MaskRows::MaskRows(const char* op, const Mask& mask, const Shape& scores) {
   if (!MaskAccess::visible(mask).defined()) return;
   tensor_ = MaskAccess::visible(mask);
   const Shape& shape = tensor_.shape();
-  if (shape.rank() > scores.rank() || broadcast(op, shape, scores) != scores) {
+  bool fits = shape.rank() <= scores.rank();
+  for (int axis = 1; fits && axis <= shape.rank(); ++axis) {
+    fits = shape.dim(-axis) == 1 || shape.dim(-axis) == scores.dim(-axis);
+  }
+  if (!fits) {
     throw ShapeError(
         fmt::format("[{}] the mask must broadcast to the scores: mask is {}, scores are {}", op,
                     to_string(shape), to_string(scores)));

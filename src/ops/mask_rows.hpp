@@ -40,7 +40,9 @@ class MaskRows {
     if (keep_) row.keep = keep_row(b * n_ + i);
     return row;
   }
-  MaskRow row(std::int64_t flat) const { return row(flat / n_, flat % n_); }
+  MaskRow row(std::int64_t flat) const {
+    return flat < n_ ? row(0, flat) : row(flat / n_, flat % n_);
+  }
   bool has_tensor() const { return keep_ != nullptr; }
 
  private:

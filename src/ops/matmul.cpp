@@ -15,31 +15,32 @@ namespace {
 
 Tensor as_rows(const Tensor& x) { return x.rank() == 2 ? x : reshape(x, {-1, x.dim(-1)}); }
 
-const OpInfo kMatmul{
-    "matmul",
-    [](Vjp& r) {
-      const auto [ta, tb] = r.attributes<MatmulOptions>();
-      const Tensor& g = r.gy();
-      if (r.needs(0)) {
-        const Tensor b = r.x(1);
-        const Tensor ga = ta ? matmul(b, g, {.transpose_a = tb, .transpose_b = true})
-                             : matmul(g, b, {.transpose_b = !tb});
-        r.set(0, sum_to(ga, r.x_shape(0)));
-      }
-      if (r.needs(1)) {
-        Tensor a = r.x(0);
-        Tensor upstream = g;
-        if (!ta && a.rank() > 2 && r.x_shape(1).rank() == 2) {
-          // One weight for a whole batch: the sum over the batch is one long product.
-          a = as_rows(a);
-          upstream = as_rows(g);
-        }
-        const Tensor gb = tb ? matmul(upstream, a, {.transpose_a = true, .transpose_b = ta})
-                             : matmul(a, upstream, {.transpose_a = !ta});
-        r.set(1, sum_to(gb, r.x_shape(1)));
-      }
-    },
-    saves_inputs};
+const OpInfo kMatmul{"matmul",
+                     [](Vjp& r) {
+                       const auto [ta, tb] = r.attributes<MatmulOptions>();
+                       const Tensor& g = r.gy();
+                       if (r.needs(0)) {
+                         const Tensor b = r.x(1);
+                         Tensor ga = ta ? matmul(b, g, {.transpose_a = tb, .transpose_b = true})
+                                        : matmul(g, b, {.transpose_b = !tb});
+                         detail::set_summed(r, 0, std::move(ga));
+                       }
+                       if (r.needs(1)) {
+                         Tensor a = r.x(0);
+                         Tensor upstream = g;
+                         if (!ta && a.rank() > 2 && r.x_shape(1).rank() == 2) {
+                           // One weight for a whole batch: the sum over the batch is one long
+                           // product.
+                           a = as_rows(a);
+                           upstream = as_rows(g);
+                         }
+                         Tensor gb =
+                             tb ? matmul(upstream, a, {.transpose_a = true, .transpose_b = ta})
+                                : matmul(a, upstream, {.transpose_a = !ta});
+                         detail::set_summed(r, 1, std::move(gb));
+                       }
+                     },
+                     saves_inputs};
 
 struct Sizes {
   std::int64_t n, k, m;
@@ -52,12 +53,12 @@ Shape leading(const Shape& shape) {
 }
 
 Sizes check_sizes(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
-  const Shape& sa = a.shape();
-  const Shape& sb = b.shape();
-  const std::int64_t n = sa.dim(options.transpose_a ? -1 : -2);
-  const std::int64_t k = sa.dim(options.transpose_a ? -2 : -1);
-  const std::int64_t kb = sb.dim(options.transpose_b ? -1 : -2);
-  const std::int64_t m = sb.dim(options.transpose_b ? -2 : -1);
+  const Shape& sa = detail::shape_of(a);
+  const Shape& sb = detail::shape_of(b);
+  const std::int64_t n = sa[sa.rank() - (options.transpose_a ? 1 : 2)];
+  const std::int64_t k = sa[sa.rank() - (options.transpose_a ? 2 : 1)];
+  const std::int64_t kb = sb[sb.rank() - (options.transpose_b ? 1 : 2)];
+  const std::int64_t m = sb[sb.rank() - (options.transpose_b ? 2 : 1)];
   if (k != kb) {
     // The hint names the flag that would make the sizes meet, where there is one.
     const char* hint = "";
@@ -79,8 +80,9 @@ Sizes check_sizes(const Tensor& a, const Tensor& b, const MatmulOptions& options
 }
 
 Shape result_shape(const Tensor& a, const Sizes& s) {
-  if (!s.one_long && s.batch.rank() == 0) return {s.n, s.m};
-  if (s.one_long) return a.rank() == 2 ? Shape{s.n, s.m} : a.shape().with(a.rank() - 1, s.m);
+  const Shape& sa = detail::shape_of(a);
+  if (s.one_long && sa.rank() > 2) return sa.with(sa.rank() - 1, s.m);
+  if (s.batch.rank() == 0) return {s.n, s.m};
   return s.batch.inserted(s.batch.rank(), s.n).inserted(s.batch.rank() + 1, s.m);
 }
 
@@ -122,33 +124,39 @@ void multiply(const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& 
       });
 }
 
+// Ranks below 2: a vector is a row on the left and a column on the right.
+Tensor with_vectors(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
+  if (a.rank() == 0 || b.rank() == 0) {
+    throw ShapeError(
+        fmt::format("[matmul] needs rank 1 or more: a is {}, b is {}; use mul for numbers",
+                    to_string(a.shape()), to_string(b.shape())));
+  }
+  if (a.rank() == 1) {
+    if (options.transpose_a) {
+      throw ShapeError(
+          fmt::format("[matmul] transpose_a needs rank 2 or more: a is {}", to_string(a.shape())));
+    }
+    const Tensor y = matmul(unsqueeze(a, 0), b, options);
+    return squeeze(y, b.rank() == 1 ? -1 : -2);
+  }
+  if (options.transpose_b) {
+    throw ShapeError(
+        fmt::format("[matmul] transpose_b needs rank 2 or more: b is {}", to_string(b.shape())));
+  }
+  return squeeze(matmul(a, unsqueeze(b, 1), options), -1);
+}
+
 }  // namespace
 
 Tensor matmul(TensorArg a, TensorArg b, const MatmulOptions& options) {
   detail::check_same_float("matmul", "a", a, "b", b);
-  if (a->rank() == 0 || b->rank() == 0) {
-    throw ShapeError(
-        fmt::format("[matmul] needs rank 1 or more: a is {}, b is {}; use mul for numbers",
-                    to_string(a->shape()), to_string(b->shape())));
+  if (detail::shape_of(a).rank() < 2 || detail::shape_of(b).rank() < 2) {
+    return with_vectors(a, b, options);
   }
-  if (a->rank() == 1) {
-    if (options.transpose_a) {
-      throw ShapeError(
-          fmt::format("[matmul] transpose_a needs rank 2 or more: a is {}", to_string(a->shape())));
-    }
-    const Tensor y = matmul(unsqueeze(a, 0), b, options);
-    return b->rank() == 1 ? y : squeeze(y, -2);
-  }
-  if (b->rank() == 1) {
-    if (options.transpose_b) {
-      throw ShapeError(
-          fmt::format("[matmul] transpose_b needs rank 2 or more: b is {}", to_string(b->shape())));
-    }
-    return squeeze(matmul(a, unsqueeze(b, 1), options), -1);
-  }
+  const DType dtype = detail::TensorAccess::node(a)->dtype;
   const Sizes sizes = check_sizes(a, b, options);
-  Tensor y = detail::make_tensor(result_shape(*a, sizes), a->dtype());
-  visit_float(a->dtype(), "matmul",
+  Tensor y = detail::make_tensor(result_shape(*a, sizes), dtype);
+  visit_float(dtype, "matmul",
               [&](auto zero) { multiply<decltype(zero)>(a, b, y, options, sizes); });
   return detail::record_with(kMatmul, detail::saves_of_product(a, b), std::move(y), {*a, *b},
                              options);

@@ -61,8 +61,11 @@ struct MaxFold {
   using Acc = T;
   using Total = T;
   static constexpr T zero = kLowest<T>;
-  // x != x: a NaN wins, and then loses no comparison any more.
-  static T add(T a, T x) { return x > a || x != x ? x : a; }
+  // A NaN wins, and then loses no comparison any more. Its branch is the one that is predicted.
+  static T add(T a, T x) {
+    const T top = x > a ? x : a;
+    return x != x ? x : top;
+  }
   static T join(T a, T b) { return add(a, b); }
 };
 
@@ -71,7 +74,10 @@ struct MinFold {
   using Acc = T;
   using Total = T;
   static constexpr T zero = kHighest<T>;
-  static T add(T a, T x) { return x < a || x != x ? x : a; }
+  static T add(T a, T x) {
+    const T bottom = x < a ? x : a;
+    return x != x ? x : bottom;
+  }
   static T join(T a, T b) { return add(a, b); }
 };
 
@@ -122,14 +128,14 @@ void fold_narrow(const T* x, std::int64_t rows, std::int64_t width, typename Fol
       return;
     }
   }
-  if (width == 1 && rows < kFoldWidth) {
+  if (width == 1 && rows < kFoldWidth / 2) {
     typename Fold::Acc acc = Fold::zero;
     for (std::int64_t i = 0; i < rows; ++i) acc = Fold::add(acc, x[i]);
     total[0] = acc;
     return;
   }
-  const std::int64_t side = kFoldWidth / width;
-  const std::int64_t whole = rows / side;
+  const std::int64_t side = std::min(kFoldWidth / width, rows / 2);
+  const std::int64_t whole = side > 1 ? rows / side : 0;
   if (whole < 2) return fold_columns<Fold>(x, rows, width, width, total);
   typename Fold::Total wide[kFoldTile];
   fold_columns<Fold>(x, whole, side * width, side * width, wide);

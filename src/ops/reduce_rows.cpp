@@ -16,9 +16,9 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// f(row, n) for every row of a plan whose rows are contiguous.
+// f(rows, results, count, n) for ranges of rows of a plan whose rows are contiguous.
 template <class F>
-Tensor reduce_rows(const char* op, const ReducePlan& plan, F f) {
+Tensor reduce_row_ranges(const char* op, const ReducePlan& plan, F f) {
   Tensor y = detail::make_tensor(plan.shape, plan.x.dtype());
   visit_float(plan.x.dtype(), op, [&](auto zero) {
     using T = decltype(zero);
@@ -27,12 +27,20 @@ Tensor reduce_rows(const char* op, const ReducePlan& plan, F f) {
     const std::int64_t n = plan.reduced;
     detail::for_ranges(plan.outer, detail::row_grain(4 * n),
                        [&](std::int64_t begin, std::int64_t end) {
-                         for (std::int64_t row = begin; row < end; ++row) {
-                           into[row] = static_cast<T>(f(from + row * n, n));
-                         }
+                         f(from + begin * n, into + begin, end - begin, n);
                        });
   });
   return y;
+}
+
+// f(row, n) for every row.
+template <class F>
+Tensor reduce_rows(const char* op, const ReducePlan& plan, F f) {
+  return reduce_row_ranges(op, plan,
+                           [&](const auto* x, auto* y, std::int64_t rows, std::int64_t n) {
+                             for (std::int64_t row = 0; row < rows; ++row)
+                               y[row] = f(x + row * n, n);
+                           });
 }
 
 // sum of f(x_i) over a row in double, in blocks of lanes: the order of sum_numbers.
@@ -68,21 +76,59 @@ T variance_of(const T* x, std::int64_t n, double correction) {
   return static_cast<T>(std::max(squares - left * left / count, 0.0) / (count - correction));
 }
 
+constexpr std::int64_t kExpBlock = 256;
+
+template <class T>
+T top_of(const T* x, std::int64_t n) {
+  T top;
+  detail::fold_narrow<detail::MaxFold<T>>(x, n, 1, &top);
+  return top;
+}
+// What a row is shifted by, and ln of its sum of e^(x - shift) shifted back; an infinite or NaN top
+// is the result itself.
+template <class T>
+T shift_of(T top) {
+  return std::isfinite(top) ? top : T{0};
+}
+template <class T>
+T shifted_log(T top, double sum) {
+  return std::isfinite(top) ? top + static_cast<T>(std::log(sum)) : top;
+}
+
+// Rows that are longer than a block, one at a time.
 template <class T>
 T logsumexp_of(const T* x, std::int64_t n) {
-  T top = -std::numeric_limits<T>::infinity();
-  for (std::int64_t i = 0; i < n; ++i) top = detail::MaxFold<T>::add(top, x[i]);
-  if (!std::isfinite(top)) return top;
-  constexpr std::int64_t kBlock = 256;
-  T values[kBlock];
+  const T top = top_of(x, n);
+  T values[kExpBlock];
   double total = 0;
-  for (std::int64_t first = 0; first < n; first += kBlock) {
-    const std::int64_t size = std::min(kBlock, n - first);
-    for (std::int64_t i = 0; i < size; ++i) values[i] = x[first + i] - top;
+  for (std::int64_t first = 0; first < n; first += kExpBlock) {
+    const std::int64_t size = std::min(kExpBlock, n - first);
+    for (std::int64_t i = 0; i < size; ++i) values[i] = x[first + i] - shift_of(top);
     detail::exp_numbers(values, values, size);
     total += static_cast<double>(detail::sum_numbers(values, size));
   }
-  return top + static_cast<T>(std::log(total));
+  return shifted_log(top, total);
+}
+
+// Short rows, as many at once as fill a block.
+template <class T>
+void logsumexp_rows(const T* x, T* y, std::int64_t rows, std::int64_t n) {
+  T values[kExpBlock];
+  const std::int64_t many = kExpBlock / n;
+  for (std::int64_t first = 0; first < rows; first += many) {
+    const std::int64_t last = std::min(rows, first + many);
+    for (std::int64_t row = first; row < last; ++row) {
+      const T* from = x + row * n;
+      T* into = values + (row - first) * n;
+      y[row] = top_of(from, n);
+      for (std::int64_t i = 0; i < n; ++i) into[i] = from[i] - shift_of(y[row]);
+    }
+    detail::exp_numbers(values, values, (last - first) * n);
+    for (std::int64_t row = first; row < last; ++row) {
+      const double sum = static_cast<double>(detail::sum_numbers(values + (row - first) * n, n));
+      y[row] = shifted_log(y[row], sum);
+    }
+  }
 }
 
 template <class T>
@@ -213,8 +259,13 @@ Tensor logsumexp(TensorArg x, Axes axes, ReduceOptions options) {
   detail::check_float("logsumexp", "x", x);
   const ReducePlan plan(x, axes.mask("logsumexp", x->rank()), options.keepdim,
                         ReducePlan::Layout::rows);
-  Tensor y = reduce_rows("logsumexp", plan,
-                         [](const auto* row, std::int64_t n) { return logsumexp_of(row, n); });
+  Tensor y = reduce_row_ranges("logsumexp", plan,
+                               [](const auto* from, auto* into, std::int64_t rows, std::int64_t n) {
+                                 if (n > 0 && n <= kExpBlock)
+                                   return logsumexp_rows(from, into, rows, n);
+                                 for (std::int64_t row = 0; row < rows; ++row)
+                                   into[row] = logsumexp_of(from + row * n, n);
+                               });
   return record(kLogsumexp, std::move(y), {*x}, plan.mask);
 }
 

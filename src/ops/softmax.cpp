@@ -25,6 +25,7 @@ const OpInfo kSoftmaxVjp{"softmax_vjp",
                            const Tensor p = r.x(0);
                            if (r.needs(1)) r.set(1, softmax_vjp(p, r.gy()));
                            if (!r.needs(0)) return;
+                           if (p.numel() == 0) return r.set(0, r.gy());
                            const ReduceOptions keep{.keepdim = true};
                            const Tensor g = r.x(1);
                            const Tensor u = r.gy();
@@ -59,6 +60,13 @@ void for_rows(const Tensor& x, std::int64_t m, F kernel) {
   });
 }
 
+// Runs kernel(begin, end) over blocks of rows of m <= kLanes numbers.
+template <class F>
+void for_narrow_rows(const Tensor& x, std::int64_t m, F kernel) {
+  const std::int64_t rows = m ? detail::shape_of(x).numel() / m : 0;
+  detail::for_ranges(rows, detail::row_grain(4 * detail::kLanes), kernel);
+}
+
 // Checks, then applies `op_last` along the last axis, moving `axis` there and back.
 template <class F>
 Tensor along_axis(const char* op, const Tensor& x, const SoftmaxOptions& options, F op_last) {
@@ -85,10 +93,9 @@ Tensor softmax(TensorArg x, const SoftmaxOptions& options) {
       const T* in = detail::numbers<T>(t);
       T* out = detail::fresh_numbers<T>(y);
       if (m <= detail::kLanes) {
-        detail::for_ranges(m ? t.numel() / m : 0, detail::row_grain(4 * detail::kLanes),
-                           [&](std::int64_t begin, std::int64_t end) {
-                             detail::softmax_narrow(in, out, m, begin, end - begin, rows);
-                           });
+        for_narrow_rows(t, m, [&](std::int64_t begin, std::int64_t end) {
+          detail::softmax_narrow(in, out, m, begin, end - begin, rows);
+        });
         return;
       }
       for_rows(t, m, [&](std::int64_t row) {
@@ -115,6 +122,13 @@ Tensor softmax_vjp(TensorArg p, TensorArg g) {
     const T* weights = detail::numbers<T>(p);
     const T* upstream = detail::numbers<T>(g);
     T* out = detail::fresh_numbers<T>(y);
+    if (m <= detail::kLanes) {
+      for_narrow_rows(p, m, [&](std::int64_t begin, std::int64_t end) {
+        detail::softmax_vjp_narrow(weights + begin * m, upstream + begin * m, out + begin * m, m,
+                                   end - begin);
+      });
+      return;
+    }
     for_rows(p, m, [&](std::int64_t row) {
       detail::softmax_vjp_row(weights + row * m, upstream + row * m, out + row * m, m);
     });

@@ -70,34 +70,98 @@ ShiftedSum<T> softmax_row(const T* x, T* p, std::int64_t m, const MaskRow& row) 
   return {shift, sum};
 }
 
-/// Rows of at most kLanes numbers, `rows` of them from row `first` on: each is laid out in lanes of
-/// its own first, since a load right after narrower stores would wait for them.
+/// Rows of at most kLanes numbers go sixteen at a time, one row per lane: maxima and sums along a
+/// row are then plain lane arithmetic, and few lanes are wasted on padding. Column j of the rows is
+/// tile[j].
+template <class T>
+struct NarrowTile {
+  typedef T Column __attribute__((vector_size(kLanes * sizeof(T))));
+  Column columns[kLanes];
+
+  Column& operator[](std::int64_t j) { return columns[j]; }
+  T& at(std::int64_t row, std::int64_t j) { return reinterpret_cast<T*>(columns + j)[row]; }
+
+  void fill(std::int64_t m, T value) {
+    for (std::int64_t j = 0; j < m; ++j) columns[j] = Column{} + value;
+  }
+  void load(const T* x, std::int64_t rows, std::int64_t m) {
+    fill(m, T{0});
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t j = 0; j < m; ++j) at(r, j) = x[r * m + j];
+    }
+  }
+  void store(T* y, std::int64_t rows, std::int64_t m) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t j = 0; j < m; ++j) y[r * m + j] = at(r, j);
+    }
+  }
+  /// Every entry of the first m columns.
+  auto numbers(std::int64_t m) {
+    return Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, Eigen::AlignedMax>(
+        reinterpret_cast<T*>(columns), m * kLanes);
+  }
+};
+
+/// softmax_row for rows [first, first + rows) of m <= kLanes numbers.
 template <class T>
 void softmax_narrow(const T* x, T* p, std::int64_t m, std::int64_t first, std::int64_t rows,
                     const MaskRows& mask) {
-  constexpr std::int64_t kTile = 16;
-  alignas(64) T tile[kTile * kLanes];
-  for (std::int64_t begin = first; begin < first + rows; begin += kTile) {
-    const std::int64_t count = std::min(kTile, first + rows - begin);
+  using Column = typename NarrowTile<T>::Column;
+  NarrowTile<T> shifted;
+  NarrowTile<T> weights;
+  for (std::int64_t begin = first; begin < first + rows; begin += kLanes) {
+    const std::int64_t count = std::min(kLanes, first + rows - begin);
+    shifted.fill(m, kMinusInf<T>);
     for (std::int64_t r = 0; r < count; ++r) {
-      T* lanes = tile + r * kLanes;
-      store_lanes<T>(Lanes<T>::Constant(kMinusInf<T>), lanes);
       const MaskRow row = mask.row(begin + r);
       const T* from = x + (begin + r) * m;
       for (std::int64_t j = row.begin; j < row.end; ++j) {
-        if (!row.keep || row.keep[j]) lanes[j] = from[j];
+        if (!row.keep || row.keep[j]) shifted.at(r, j) = from[j];
       }
     }
-    for (std::int64_t r = 0; r < count; ++r) {
-      const Lanes<T> v = load_lanes(tile + r * kLanes);
-      const T top = v.template maxCoeff<Eigen::PropagateNumbers>();
-      const Lanes<T> e = exp_weights<T>(v - (top == kMinusInf<T> ? T{0} : top));
-      const T sum = e.sum();
-      store_lanes<T>(e / (sum == 0 ? T{1} : sum), tile + r * kLanes);
+    Column shift = Column{} + kMinusInf<T>;
+    for (std::int64_t j = 0; j < m; ++j) shift = shifted[j] > shift ? shifted[j] : shift;
+    shift = shift == kMinusInf<T> ? Column{} : shift;
+    for (std::int64_t j = 0; j < m; ++j) shifted[j] -= shift;
+    weights.numbers(m) = shifted.numbers(m).exp();
+    // As exp_weights: exact 0 below the range of exp, NaN after a NaN.
+    Column sum{};
+    for (std::int64_t j = 0; j < m; ++j) {
+      const Column e = shifted[j] < ExpRange<T>::low ? Column{} : weights[j];
+      weights[j] = shifted[j] == shifted[j] ? e : shifted[j];
+      sum += weights[j];
     }
-    for (std::int64_t r = 0; r < count; ++r) {
-      std::copy_n(tile + r * kLanes, m, p + (begin + r) * m);
+    sum = sum == T{0} ? Column{} + T{1} : sum;
+    for (std::int64_t j = 0; j < m; ++j) weights[j] /= sum;
+    weights.store(p + begin * m, count, m);
+  }
+}
+
+/// softmax_vjp_row for `rows` rows of m <= kLanes numbers.
+template <class T>
+void softmax_vjp_narrow(const T* p, const T* g, T* gx, std::int64_t m, std::int64_t rows) {
+  using Column = typename NarrowTile<T>::Column;
+  NarrowTile<T> weights;
+  NarrowTile<T> centred;
+  for (std::int64_t begin = 0; begin < rows; begin += kLanes) {
+    const std::int64_t count = std::min(kLanes, rows - begin);
+    weights.load(p + begin * m, count, m);
+    centred.load(g + begin * m, count, m);
+    Column best = weights[0];
+    Column top = centred[0];
+    for (std::int64_t j = 1; j < m; ++j) {
+      top = weights[j] > best ? centred[j] : top;
+      best = weights[j] > best ? weights[j] : best;
     }
+    Column mean{};
+    for (std::int64_t j = 0; j < m; ++j) {
+      centred[j] -= top;
+      mean += weights[j] == T{0} ? Column{} : weights[j] * centred[j];
+    }
+    for (std::int64_t j = 0; j < m; ++j) {
+      weights[j] = weights[j] == T{0} ? Column{} : weights[j] * (centred[j] - mean);
+    }
+    weights.store(gx + begin * m, count, m);
   }
 }
 

@@ -2,10 +2,11 @@
 // types with it. Built by run.sh in every way a user may, with other -march flags than the library.
 #include <Eigen/Core>
 #include <cstdio>
-#include <softtape/base/error.hpp>
-#include <softtape/base/random.hpp>
-#include <softtape/base/shape.hpp>
-#include <softtape/version.hpp>
+#include <map>
+#include <memory>
+#include <softtape/eigen.hpp>
+#include <softtape/softtape.hpp>
+#include <string>
 #include <vector>
 
 namespace {
@@ -34,10 +35,22 @@ int main() {
                             Eigen::Map<Eigen::MatrixXd>(draws.data(), 50, 20);
   expect(product.allFinite(), "a product of Eigen matrices");
 
+  // A gradient, and tensors in containers: nothing in them depends on how the library was compiled.
+  std::map<std::string, softtape::Tensor> weights;
+  weights["w"] = softtape::randn(rng, {16, 16}).requires_grad_();
+  const auto x = std::make_shared<softtape::Tensor>(softtape::randn(rng, {4, 16}));
+  const softtape::Tensor loss = sum(square(softmax(matmul(*x, weights["w"]), -1)));
+  const std::vector<softtape::Tensor> gradients = softtape::grad(loss, weights["w"]);
+  expect(gradients[0].shape() == softtape::Shape{16, 16}, "a gradient has the shape of its input");
+  const auto view = softtape::as_matrix<float>(gradients[0]);
+  expect(view.allFinite() && view.norm() > 0, "an Eigen view of a gradient");
+  const Eigen::MatrixXf owned = view * view.transpose();
+  expect(softtape::from_eigen(owned).shape() == softtape::Shape{16, 16}, "a tensor from a matrix");
+
   bool caught = false;
   try {
-    rng.integers(5, 5);
-  } catch (const softtape::Error&) {
+    matmul(*x, *x);
+  } catch (const softtape::ShapeError&) {
     caught = true;
   }
   expect(caught, "an error of the library is caught by its type");

@@ -43,12 +43,12 @@ struct GradCase {
   std::string name;  ///< what is special about this row
   Inputs inputs;     ///< float64, away from kinks
   softtape::TensorFunction f;
-  Reference reference;            ///< independent of the library
-  double value_rtol = 1e-13;      ///< against the reference
-  double float32_rtol = 2e-5;     ///< of values and gradients, against float64
-  bool large = false;             ///< more numbers than one chunk: first order, directions only
-  bool float32 = true;            ///< whether f takes float32 inputs as they are
-  bool coarse = false;            ///< rounds to float32 inside
+  Reference reference;         ///< independent of the library
+  double value_rtol = 1e-13;   ///< against the reference
+  double float32_rtol = 2e-5;  ///< of values and gradients, against float64
+  bool large = false;          ///< more numbers than one chunk: first order, directions only
+  bool float32 = true;         ///< whether f takes float32 inputs as they are
+  bool coarse = false;         ///< rounds to float32 inside
 };
 
 /// A point where differences do not help (a kink, a tie, an infinite slope): gradients by decision.
@@ -57,7 +57,7 @@ struct PointCase {
   std::string name;
   std::vector<Tensor> inputs;
   softtape::TensorFunction f;
-  Tensor gy;                       ///< upstream gradient
+  Tensor gy;                      ///< upstream gradient
   std::vector<Tensor> gradients;  ///< expected, to the bit
 };
 
@@ -90,6 +90,8 @@ Family softmax_rows();
 Family normalize_rows();
 Family loss_rows();
 Family sort_rows();
+Family rope_rows();
+Family attention_rows();
 Family graph_rows();
 
 /// Every row there is.
@@ -100,9 +102,8 @@ const Family& all_families();
 /// A callable of tensors as a row's function.
 template <class F>
 softtape::TensorFunction fn(F f) {
-  return [f](std::span<const Tensor> x) mutable {
-    return softtape::detail::call_with("row", f, x);
-  };
+  return
+      [f](std::span<const Tensor> x) mutable { return softtape::detail::call_with("row", f, x); };
 }
 
 /// float64 inputs of these shapes: normal numbers, or uniform ones on [low, high).

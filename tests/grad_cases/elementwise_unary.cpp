@@ -26,7 +26,8 @@ long double sigmoid_of(long double x) { return 1 / (1 + std::exp(-x)); }
 long double phi_of(long double x) { return std::erfc(-x / std::sqrt(2.0L)) / 2; }
 long double gelu_tanh_of(long double x) {
   return x / 2 *
-         (1 + std::tanh(std::sqrt(2 / std::numbers::pi_v<long double>)*(x + 0.044715L * x * x * x)));
+         (1 +
+          std::tanh(std::sqrt(2 / std::numbers::pi_v<long double>) * (x + 0.044715L * x * x * x)));
 }
 
 Tensor gelu_erf(TensorArg x) { return gelu(x); }
@@ -56,7 +57,7 @@ const Unary kUnary[] = {
 };
 
 // More numbers than one chunk of a parallel loop.
-const Shape kLarge{300, 300};
+const Shape kLarge{190, 180};
 
 PointCase point(const char* op, const char* name, Tensor (*f)(TensorArg), std::vector<double> x,
                 std::vector<double> gy, std::vector<double> gx) {
@@ -93,8 +94,9 @@ Family elementwise_unary_rows() {
                           .inputs = uniforms(-2, 2, {{3, 4}}),
                           .f = fn([b](const Tensor& x) { return clamp(x, b.low, b.high); }),
                           .reference = each([b](long double x) {
-                            return std::min<long double>(std::max<long double>(x, b.low.value_or(-kInf)),
-                                                         b.high.value_or(kInf));
+                            return std::min<long double>(
+                                std::max<long double>(x, b.low.value_or(-kInf)),
+                                b.high.value_or(kInf));
                           })});
   }
   const auto identity = each([](long double x) { return x; });
@@ -106,15 +108,17 @@ Family elementwise_unary_rows() {
                         .value_rtol = 1e-6,
                         .float32 = false,
                         .coarse = true});
-  rows.cases.push_back({.op = "to",
-                        .name = "float32 to float64",
-                        .inputs = [](Rng& rng) {
-                          return std::vector<Tensor>{randn(rng, {2, 3}, {.dtype = DType::float32})};
-                        },
-                        .f = fn([](const Tensor& x) { return to(x, DType::float64); }),
-                        .reference = identity,
-                        .float32 = false,
-                        .coarse = true});
+  rows.cases.push_back(
+      {.op = "to",
+       .name = "float32 to float64",
+       .inputs =
+           [](Rng& rng) {
+             return std::vector<Tensor>{randn(rng, {2, 3}, {.dtype = DType::float32})};
+           },
+       .f = fn([](const Tensor& x) { return to(x, DType::float64); }),
+       .reference = identity,
+       .float32 = false,
+       .coarse = true});
 
   // Exactly zero where the upstream gradient is, and as decided at kinks.
   rows.points = {
@@ -134,8 +138,11 @@ Family elementwise_unary_rows() {
       point("silu", "at infinity", silu, {kInf, -kInf}, {1, 1}, {1, 0}),
       point("gelu", "at infinity", gelu_erf, {kInf, -kInf}, {1, 1}, {1, 0}),
       point("gelu_tanh", "far out", gelu_tanh, {1e30, -1e30}, {1, 1}, {1, 0}),
-      {"clamp", "on the bounds", {vec({-1, 0, 1, -2, 2})},
-       fn([](const Tensor& x) { return clamp(x, -1.0, 1.0); }), vec({3, 3, 3, 3, 3}),
+      {"clamp",
+       "on the bounds",
+       {vec({-1, 0, 1, -2, 2})},
+       fn([](const Tensor& x) { return clamp(x, -1.0, 1.0); }),
+       vec({3, 3, 3, 3, 3}),
        {vec({3, 3, 3, 0, 0})}},
   };
 
@@ -147,20 +154,23 @@ Family elementwise_unary_rows() {
          [] { clamp(Tensor(), 0.0, 1.0); });
   refuse("clamp", "int64", ErrorType::dtype, "must be float32 or float64",
          [] { clamp(ids({1}), 0.0, 1.0); });
-  refuse("clamp", "bounds in the wrong order", ErrorType::value, "low must not exceed high: got 1 and 0",
-         [] { clamp(vec({1}), 1.0, 0.0); });
+  refuse("clamp", "bounds in the wrong order", ErrorType::value,
+         "low must not exceed high: got 1 and 0", [] { clamp(vec({1}), 1.0, 0.0); });
   refuse("clamp", "NaN", ErrorType::value, "low must not exceed high",
          [] { clamp(vec({1}), std::nan(""), 0.0); });
   refuse("to", "undefined", ErrorType::graph, "x is an undefined tensor",
          [] { to(Tensor(), DType::float32); });
-  refuse("to", "NaN to int64", ErrorType::value, "int64 cannot hold nan",
-         [] { to(vec({0, std::nan("")}), DType::int64); });
+  refuse("to", "NaN to int64", ErrorType::value, "int64 cannot hold nan", [] {
+    to(vec({0, std::nan("")}), DType::int64);
+  });
   refuse("to", "too large for int64", ErrorType::value, "int64 cannot hold 1e+19",
          [] { to(vec({1e19}), DType::int64); });
   refuse("isfinite", "int64", ErrorType::dtype, "must be float32 or float64",
          [] { isfinite(ids({1})); });
-  refuse("isnan", "undefined", ErrorType::graph, "x is an undefined tensor", [] { isnan(Tensor()); });
-  refuse("logical_not", "float", ErrorType::dtype, "must be boolean", [] { logical_not(vec({1})); });
+  refuse("isnan", "undefined", ErrorType::graph, "x is an undefined tensor",
+         [] { isnan(Tensor()); });
+  refuse("logical_not", "float", ErrorType::dtype, "must be boolean",
+         [] { logical_not(vec({1})); });
   return rows;
 }
 

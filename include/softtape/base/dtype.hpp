@@ -22,8 +22,7 @@ constexpr const char* to_string(DType dtype) {
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) {
-  constexpr std::size_t kSizes[] = {4, 8, 8, 1};
-  return kSizes[static_cast<int>(dtype)];
+  return dtype == DType::float32 ? 4 : dtype == DType::boolean ? 1 : 8;
 }
 
 constexpr bool is_floating(DType dtype) { return dtype <= DType::float64; }
@@ -66,13 +65,16 @@ class SOFTTAPE_API DefaultDtype {
   DType previous_;
 };
 
+namespace detail {
+[[noreturn]] SOFTTAPE_API void throw_not_float(const char* op, DType dtype);
+}  // namespace detail
+
 /// Calls `f(T{})` with T = float or double. Throws: DtypeError naming `op` for any other type.
 template <class F>
 decltype(auto) visit_float(DType dtype, const char* op, F&& f) {
   if (dtype == DType::float32) return std::forward<F>(f)(float{});
   if (dtype == DType::float64) return std::forward<F>(f)(double{});
-  throw DtypeError("[" + std::string(op) + "] needs a float tensor, got " + to_string(dtype) +
-                   "; convert with to(x, DType::float32)");
+  detail::throw_not_float(op, dtype);
 }
 
 /// Calls `f(T{})` with T = float, double, std::int64_t or bool.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -21,7 +20,15 @@ class SOFTTAPE_API Shape {
   Shape() = default;
   Shape(std::initializer_list<std::int64_t> sizes)
       : Shape(std::span<const std::int64_t>(sizes.begin(), sizes.size())) {}
-  explicit Shape(std::span<const std::int64_t> sizes);
+  explicit Shape(std::span<const std::int64_t> sizes) {
+    bool fits = sizes.size() <= kMaxRank;
+    for (std::size_t i = 0; i < sizes.size() && fits; ++i) {
+      sizes_[i] = sizes[i];
+      fits = sizes[i] >= 0 && !__builtin_mul_overflow(numel_, sizes[i], &numel_);
+    }
+    rank_ = static_cast<int>(sizes.size());
+    if (!fits) check(sizes);
+  }
 
   int rank() const { return rank_; }
   std::int64_t numel() const { return numel_; }
@@ -33,16 +40,22 @@ class SOFTTAPE_API Shape {
   const std::int64_t* end() const { return sizes_ + rank_; }
 
   bool operator==(const Shape& other) const {
-    // Unused sizes are 0, so that one comparison of fixed length does.
-    return rank_ == other.rank_ && std::memcmp(sizes_, other.sizes_, sizeof(sizes_)) == 0;
+    // One by one: wide loads of sizes that were just written would wait for the writes.
+    bool equal = rank_ == other.rank_;
+    for (int i = 0; equal && i < rank_; ++i) equal = sizes_[i] == other.sizes_[i];
+    return equal;
   }
 
-  /// The same shape with one axis changed, dropped or put in. Throws: ShapeError.
+  /// The same shape with one axis changed, dropped or put in; negative axes count from the end, and
+  /// inserted(-1, n) puts n last. Throws: ShapeError.
   Shape with(int axis, std::int64_t size) const;
   Shape without(int axis) const;
   Shape inserted(int axis, std::int64_t size) const;
 
  private:
+  // The slow way round, for sizes that are wrong or whose product does not fit at once.
+  void check(std::span<const std::int64_t> sizes);
+
   std::int64_t sizes_[kMaxRank] = {};
   std::int64_t numel_ = 1;
   int rank_ = 0;

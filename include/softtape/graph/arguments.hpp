@@ -1,6 +1,7 @@
 // How ops take their tensors: with the line that passed them, and with numbers where numbers fit.
 #pragma once
 
+#include <cstdint>
 #include <type_traits>
 
 #include "softtape/graph/tensor.hpp"
@@ -50,25 +51,27 @@ class Operand {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor)
   Operand(const Tensor& tensor, const char* file = SOFTTAPE_CALL_FILE, int line = __builtin_LINE())
-      : tensor_(&tensor) {
+      : tensor_(reinterpret_cast<std::uintptr_t>(&tensor)) {
     if (file) detail::t_call_site = {file, line};
   }
   // NOLINTNEXTLINE(google-explicit-constructor)
-  Operand(TensorArg tensor) : tensor_(&*tensor) {}
+  Operand(TensorArg tensor) : tensor_(reinterpret_cast<std::uintptr_t>(&*tensor)) {}
   // NOLINTNEXTLINE(google-explicit-constructor)
   template <class T>
   requires std::is_arithmetic_v<T> Operand(T number)
-      : number_(static_cast<double>(number)), whole_(std::is_integral_v<T>) {}
+      : tensor_(std::is_integral_v<T> ? kWhole : kFraction), number_(static_cast<double>(number)) {}
 
-  bool is_tensor() const { return tensor_ != nullptr; }
-  const Tensor& tensor() const { return *tensor_; }
+  bool is_tensor() const { return tensor_ > kWhole; }
+  const Tensor& tensor() const { return *reinterpret_cast<const Tensor*>(tensor_); }
   double number() const { return number_; }
-  bool is_whole() const { return whole_; }
+  bool is_whole() const { return tensor_ == kWhole; }
 
  private:
-  const Tensor* tensor_ = nullptr;
+  // The tensor's address, or what kind of number it is: sixteen bytes travel in registers.
+  static constexpr std::uintptr_t kFraction = 0;
+  static constexpr std::uintptr_t kWhole = 1;
+  std::uintptr_t tensor_;
   double number_ = 0;
-  bool whole_ = false;
 };
 
 }  // namespace softtape

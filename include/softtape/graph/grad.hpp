@@ -78,9 +78,10 @@ class EnableGrad : public GradMode {
   EnableGrad() : GradMode(true) {}
 };
 
-/// While it lives, the first op on this thread that makes a NaN or an infinity out of finite inputs
-/// throws ValueError, in the forward pass or in its rule, with the op, the names and ranges of its
-/// inputs and the line of the forward call. Costs one pass over every result.
+/// While it lives, the first op on this thread that makes a NaN where no input has one, or an
+/// infinity out of finite inputs, throws ValueError, in the forward pass or in its rule, with the
+/// op, the names and ranges of its inputs and the line of the forward call. Ops that write
+/// infinities on purpose are trusted (masked_fill, log_softmax). Costs one pass over every result.
 class SOFTTAPE_API AnomalyGuard {
  public:
   AnomalyGuard();

@@ -44,7 +44,8 @@ class SOFTTAPE_API Vjp {
  public:
   /// The upstream gradient, of the output's shape and dtype.
   const Tensor& gy() const;
-  /// Input i. Throws: GraphError unless it was saved and is unchanged since.
+  /// Input i. Throws: GraphError unless it was saved and is unchanged since. As all that name an
+  /// input: GraphError for one that is not there.
   Tensor x(int i) const;
   /// The output. Throws: GraphError unless it was saved and is unchanged since.
   Tensor y() const;
@@ -101,7 +102,7 @@ class TensorRef {
 };
 
 namespace detail {
-SOFTTAPE_API Tensor record(const OpInfo& op, Saves saves, Tensor y, const TensorRef* inputs,
+SOFTTAPE_API Tensor record(const OpInfo& op, Saves saves, Tensor&& y, const TensorRef* inputs,
                            std::size_t arity, std::unique_ptr<Attributes> attributes);
 SOFTTAPE_API bool will_record(const TensorRef* inputs, std::size_t arity);
 }  // namespace detail

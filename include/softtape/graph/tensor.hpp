@@ -50,7 +50,8 @@ class SOFTTAPE_API Tensor {
     std::swap(node_, other.node_);
     return *this;
   }
-  ~Tensor() {
+  // Inlined always: most handles that end are empty, having been moved from.
+  [[gnu::always_inline]] ~Tensor() {
     if (node_ && --node_->handles == 0) detail::drop_last_handle(node_);
   }
 
@@ -131,7 +132,7 @@ class SOFTTAPE_API Tensor {
   /// In-place updates of a leaf: x -= scale * y, x += scale * y, x = y, x = value. Shapes and
   /// dtypes must be equal. Each bumps the version: a graph that saved the old numbers refuses to go
   /// on. Throws: GraphError on a computed tensor, or on one that requires a gradient outside
-  /// NoGrad.
+  /// NoGrad; DtypeError or ValueError for a value that integers or booleans cannot hold.
   Tensor& sub_(const Tensor& y, double scale = 1.0);
   Tensor& add_(const Tensor& y, double scale = 1.0);
   Tensor& copy_(const Tensor& y);

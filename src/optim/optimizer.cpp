@@ -1,0 +1,194 @@
+// Optimizer: groups, checks, state.
+#include "softtape/optim/optimizer.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "graph/node.hpp"
+#include "optim/finite.hpp"
+#include "softtape/graph/grad.hpp"
+#include "softtape/ops/create.hpp"
+
+namespace softtape {
+
+ParameterList::ParameterList(const std::vector<Tensor>& tensors) {
+  std::unordered_set<std::string> taken;
+  for (const Tensor& tensor : tensors) {
+    std::string name = tensor.defined() ? tensor.name() : std::string();
+    if (name.empty()) name = std::to_string(named_.size());
+    if (taken.contains(name)) name += fmt::format(".{}", named_.size());
+    taken.insert(name);
+    named_.emplace_back(std::move(name), tensor);
+  }
+}
+
+Optimizer::Optimizer(std::string name, std::vector<std::string> moments)
+    : name_(std::move(name)), moment_names_(std::move(moments)) {}
+
+void Optimizer::require(bool holds, const char* rule, const char* key, double value) const {
+  if (!holds) throw ValueError(fmt::format("[{}] {}: {} = {}", name_, rule, key, value));
+}
+
+void Optimizer::add_group(const ParameterList& parameters, double lr) {
+  require(std::isfinite(lr) && lr >= 0, "a rate must be finite and not negative", "lr", lr);
+  if (parameters->empty()) {
+    throw ValueError(
+        fmt::format("[{}] a group needs parameters: group {} has none", name_, rates_.size()));
+  }
+  std::unordered_map<const void*, std::string> tensors;
+  std::unordered_set<std::string> names;
+  for (const Entry& entry : entries_) {
+    tensors.emplace(detail::TensorAccess::node(entry.parameter), entry.name);
+    names.insert(entry.name);
+  }
+  std::vector<Entry> fresh;
+  for (const auto& [name, tensor] : *parameters) {
+    detail::check_float(name_.c_str(), name.c_str(), tensor);
+    if (!tensor.is_leaf()) {
+      throw GraphError(
+          fmt::format("[{}] a parameter must be a leaf: {} was computed", name_, name));
+    }
+    const auto [known, is_new] = tensors.emplace(detail::TensorAccess::node(tensor), name);
+    if (!is_new || !names.insert(name).second) {
+      throw ValueError(fmt::format("[{}] every parameter must be listed once: {} is {} again",
+                                   name_, name, is_new ? "a name" : known->second));
+    }
+    fresh.push_back({name, tensor, group_count(), 0, {}});
+  }
+  rates_.push_back(lr);
+  entries_.insert(entries_.end(), fresh.begin(), fresh.end());
+}
+
+void Optimizer::check_step() const {
+  for (const Entry& entry : entries_) {
+    const Tensor gradient = entry.parameter.grad();
+    if (!gradient.defined()) continue;
+    if (!entry.moments.empty() && entry.moments.front().dtype() != gradient.dtype()) {
+      throw DtypeError(fmt::format(
+          "[{}] a parameter must keep its type: {} is {}, its moments are {}; make a new optimiser",
+          name_, entry.name, to_string(gradient.dtype()), to_string(entry.moments[0].dtype())));
+    }
+    if (!detail::all_finite(gradient)) {
+      throw ValueError(
+          fmt::format("[{}] gradients must be finite: that of {} is not; nothing was updated",
+                      name_, entry.name));
+    }
+  }
+}
+
+void Optimizer::step() {
+  check_step();
+  NoGrad guard;
+  for (Entry& entry : entries_) {
+    const Tensor gradient = entry.parameter.grad();
+    if (!gradient.defined()) continue;
+    if (entry.moments.empty() && keeps_moments(entry.group)) {
+      entry.moments.resize(moment_names_.size());
+      for (Tensor& moment : entry.moments) moment = zeros_like(entry.parameter);
+    }
+    ++entry.steps;
+    update(entry, gradient);
+  }
+}
+
+bool Optimizer::keeps_moments(int) const { return true; }
+
+void Optimizer::zero_grad() {
+  for (Entry& entry : entries_) entry.parameter.zero_grad();
+}
+
+State Optimizer::parameters() const {
+  State state;
+  for (const Entry& entry : entries_) state.emplace_back(entry.name, entry.parameter);
+  return state;
+}
+
+double Optimizer::lr(int group) const {
+  require(group >= 0 && group < group_count(), "there is no such group", "group", group);
+  return rates_[static_cast<std::size_t>(group)];
+}
+
+void Optimizer::set_lr(double lr, int group) {
+  this->lr(group);
+  require(std::isfinite(lr) && lr >= 0, "a rate must be finite and not negative", "lr", lr);
+  rates_[static_cast<std::size_t>(group)] = lr;
+}
+
+State Optimizer::state() const {
+  State state;
+  for (std::size_t i = 0; i < rates_.size(); ++i) {
+    state.emplace_back(fmt::format("groups.{}.lr", i),
+                       scalar(rates_[i], {.dtype = DType::float64}));
+  }
+  for (const Entry& entry : entries_) {
+    if (entry.steps == 0) continue;
+    state.emplace_back(entry.name + ".steps", scalar(entry.steps));
+    for (std::size_t i = 0; i < entry.moments.size(); ++i) {
+      state.emplace_back(entry.name + "." + moment_names_[i], entry.moments[i].detach());
+    }
+  }
+  return state;
+}
+
+void Optimizer::load_state(const State& state) {
+  std::unordered_map<std::string, const Tensor*> given;
+  for (const auto& [name, tensor] : state) {
+    detail::check_defined("load_state", name.c_str(), tensor);
+    if (!given.emplace(name, &tensor).second) {
+      throw ValueError(fmt::format("[load_state] every name must come once: {} is doubled", name));
+    }
+  }
+  const auto take = [&](const std::string& name, const Shape& shape, DType dtype) {
+    const auto found = given.find(name);
+    if (found == given.end()) {
+      throw ValueError(
+          fmt::format("[load_state] {} needs an entry that is missing: {}", name_, name));
+    }
+    const Tensor& tensor = *found->second;
+    if (tensor.shape() != shape) {
+      throw ShapeError(fmt::format("[load_state] shapes must be equal: {} is {} here, {} there",
+                                   name, to_string(shape), to_string(tensor.shape())));
+    }
+    if (tensor.dtype() != dtype) {
+      throw DtypeError(fmt::format("[load_state] dtypes must be equal: {} is {} here, {} there",
+                                   name, to_string(dtype), to_string(tensor.dtype())));
+    }
+    given.erase(found);
+    return tensor;
+  };
+
+  std::vector<double> rates;
+  for (std::size_t i = 0; i < rates_.size(); ++i) {
+    rates.push_back(take(fmt::format("groups.{}.lr", i), {}, DType::float64).item());
+    require(std::isfinite(rates[i]) && rates[i] >= 0, "a rate must be finite and not negative",
+            "lr", rates[i]);
+  }
+  std::vector<Entry> entries = entries_;
+  for (Entry& entry : entries) {
+    const std::string steps = entry.name + ".steps";
+    entry.steps = 0;
+    entry.moments.clear();
+    if (!given.contains(steps)) continue;  // not updated yet; its moments would be left over
+    entry.steps = take(steps, {}, DType::int64).data<std::int64_t>()[0];
+    require(entry.steps > 0, "a count of updates must be positive", steps.c_str(),
+            static_cast<double>(entry.steps));
+    if (!keeps_moments(entry.group)) continue;
+    for (const std::string& moment : moment_names_) {
+      entry.moments.push_back(
+          take(entry.name + "." + moment, entry.parameter.shape(), entry.parameter.dtype()));
+    }
+  }
+  if (!given.empty()) {
+    throw ValueError(fmt::format("[load_state] {} does not know {}", name_, given.begin()->first));
+  }
+  for (Entry& entry : entries) {
+    for (Tensor& moment : entry.moments) moment = moment.detach().clone();
+  }
+  rates_ = std::move(rates);
+  entries_ = std::move(entries);
+}
+
+}  // namespace softtape

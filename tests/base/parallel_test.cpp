@@ -1,0 +1,143 @@
+// Threads inside ops: how many there are, and that they never multiply or change a result.
+#include "softtape/base/parallel.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "softtape/base/error.hpp"
+#include "support/compare.hpp"
+#include "support/threads.hpp"
+
+using namespace softtape;
+using test_support::ThreadCount;
+
+namespace {
+
+// False in a build without OpenMP, where there is always one thread.
+bool threaded() {
+  const ThreadCount two(2);
+  return num_threads() == 2;
+}
+
+// What a fresh process says when the environment asks for `value` threads.
+std::string threads_of_child(const std::string& value) {
+  const std::string command =
+      "SOFTTAPE_NUM_THREADS='" + value + "' SOFTTAPE_TEST_CHILD=1 '" +
+      std::filesystem::read_symlink("/proc/self/exe").string() +
+      "' --test-case='a fresh process reports its number of threads' --no-version";
+  std::string output;
+  FILE* pipe = popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  char buffer[256];
+  while (std::fgets(buffer, sizeof buffer, pipe)) output += buffer;
+  CHECK(pclose(pipe) == 0);
+  const auto at = output.find("threads: ");
+  REQUIRE_MESSAGE(at != std::string::npos, output);
+  return output.substr(at + 9, output.find('\n', at) - at - 9);
+}
+
+}  // namespace
+
+TEST_CASE("a fresh process reports its number of threads") {
+  CHECK(num_threads() >= 1);
+  if (std::getenv("SOFTTAPE_TEST_CHILD")) std::printf("threads: %d\n", num_threads());
+}
+
+TEST_CASE("SOFTTAPE_NUM_THREADS sets the number of threads") {
+  CHECK(threads_of_child("1") == "1");
+  CHECK(threads_of_child("3") == (threaded() ? "3" : "1"));
+  // What is not a number of threads is no setting.
+  const std::string usual = threads_of_child("");
+  for (const char* bad : {"0", "-2", "many", "2x", "1e3", "99999999999999999999"}) {
+    CAPTURE(bad);
+    CHECK(threads_of_child(bad) == usual);
+  }
+}
+
+TEST_CASE("set_num_threads changes the number, and refuses none") {
+  const ThreadCount restored(num_threads());
+  set_num_threads(1);
+  CHECK(num_threads() == 1);
+  for (const int bad : {0, -1, -100}) {
+    CHECK_THROWS_SAYING(ValueError, "set_num_threads", std::to_string(bad),
+                        (set_num_threads(bad), 0));
+    CHECK(num_threads() == 1);
+  }
+  set_num_threads(5);
+  CHECK(num_threads() == (threaded() ? 5 : 1));
+}
+
+TEST_CASE("parallel_for calls every chunk once [thread]") {
+  for (const int threads : {1, 2, 4}) {
+    const ThreadCount count(threads);
+    for (const std::int64_t chunks : {0, 1, 2, 3, 7, 1000}) {
+      std::vector<std::atomic<int>> calls(static_cast<std::size_t>(chunks));
+      parallel_for(chunks, [&](std::int64_t i) { ++calls[static_cast<std::size_t>(i)]; });
+      for (const auto& n : calls) CHECK(n == 1);
+    }
+  }
+}
+
+TEST_CASE("user threads do not multiply the workers [thread]") {
+  constexpr int kUsers = 4;
+  constexpr int kThreads = 3;
+  const ThreadCount count(kThreads);
+  std::atomic<int> inside{0};
+  std::atomic<int> most{0};
+  std::atomic<std::int64_t> sum{0};
+  std::vector<std::thread> users;
+  for (int u = 0; u < kUsers; ++u) {
+    users.emplace_back([&] {
+      for (int round = 0; round < 20; ++round) {
+        parallel_for(16, [&](std::int64_t i) {
+          const int now = ++inside;
+          int seen = most;
+          while (now > seen && !most.compare_exchange_weak(seen, now)) {
+          }
+          sum += i;
+          std::this_thread::yield();
+          --inside;
+        });
+      }
+    });
+  }
+  for (std::thread& user : users) user.join();
+  CHECK(sum == kUsers * 20 * 120);
+  // One region has workers; every other user runs its own chunks.
+  CHECK(most <= kUsers + kThreads - 1);
+}
+
+TEST_CASE("a busy team changes who works, not what comes out [thread]") {
+  const auto series = [](std::int64_t chunks) {
+    std::vector<double> part(static_cast<std::size_t>(chunks));
+    parallel_for(chunks, [&](std::int64_t c) {
+      double sum = 0;
+      for (int i = 1; i <= 500; ++i) sum += 1.0 / static_cast<double>(c * 500 + i);
+      part[static_cast<std::size_t>(c)] = sum;
+    });
+    double total = 0;
+    for (const double x : part) total += x;
+    return total;
+  };
+  const double alone = [&] {
+    const ThreadCount one(1);
+    return series(64);
+  }();
+  const ThreadCount count(2);
+  std::vector<std::thread> users;
+  std::atomic<int> wrong{0};
+  for (int u = 0; u < 4; ++u) {
+    users.emplace_back([&] {
+      for (int round = 0; round < 10; ++round) wrong += series(64) != alone;
+    });
+  }
+  for (std::thread& user : users) user.join();
+  CHECK(wrong == 0);
+}
