@@ -1,5 +1,5 @@
 // The fused kernels of attention: tiled, online softmax forward, recomputed backward.
-// The op around them is fused_op in attention.cpp; the kernels know nothing of graphs.
+// The op around them is fused_op.cpp; the kernels know nothing of graphs.
 // Forward leaves two numbers per row, `shift` and `sum`, from which backward repeats the weights;
 // logsumexp is shift + log(sum).
 #pragma once

@@ -107,11 +107,12 @@ struct Backward {
 
   /// Adds a tile to the gradients, from its weights and slopes.
   void add_gradients(const TilePlace& at, BackwardTile<T>& tile) const {
+    const std::int64_t b = at.block.b;
     const std::int64_t queries = at.block.count;
     const std::int64_t keys = at.keys.end - at.keys.begin;
-    const T* q_rows = q.matrix(at.block.b, p.heads) + at.block.first * q.row_stride;
-    const T* k_rows = k.matrix(at.block.b, p.heads) + at.keys.begin * k.row_stride;
-    const T* go_rows = go.matrix(at.block.b, p.heads) + at.block.first * go.row_stride;
+    const T* q_rows = q.matrix(b, p.heads) + at.block.first * q.row_stride;
+    const T* k_rows = k.matrix(b, p.heads) + at.keys.begin * k.row_stride;
+    const T* go_rows = go.matrix(b, p.heads) + at.block.first * go.row_stride;
     const auto scale = static_cast<T>(p.scale);
     if (at.visible == Visible::some && !(all_finite(q_rows, q.row_stride, queries, p.dk) &&
                                          all_finite(k_rows, k.row_stride, keys, p.dk) &&
@@ -119,47 +120,36 @@ struct Backward {
       add_visible_pairs(at, tile);
       return;
     }
+    const Range rows{at.block.first, at.block.first + queries};
     if (gv.data) {
       const RightSide<T> right(go_rows, go.row_stride, queries, p.dv, tile.upstream_rows);
-      tile_product<Left::transposed, Into::sum>(
-          TileProduct<T>{.a = tile.weights,
-                         .a_stride = kTileKeys,
-                         .b = right.data,
-                         .b_stride = right.stride,
-                         .c = gv.matrix(at.block.b, p.heads) + at.keys.begin * gv.row_stride,
-                         .c_stride = gv.row_stride,
-                         .rows = keys,
-                         .columns = p.dv,
-                         .depth = queries});
+      add_product<Left::transposed>(tile.weights, right, queries, T{1}, gv, p.dv, at.keys, b);
     }
     if (gk.data) {
       const RightSide<T> right(q_rows, q.row_stride, queries, p.dk, tile.query_rows);
-      tile_product<Left::transposed, Into::sum>(
-          TileProduct<T>{.a = tile.slopes,
-                         .a_stride = kTileKeys,
-                         .b = right.data,
-                         .b_stride = right.stride,
-                         .c = gk.matrix(at.block.b, p.heads) + at.keys.begin * gk.row_stride,
-                         .c_stride = gk.row_stride,
-                         .rows = keys,
-                         .columns = p.dk,
-                         .depth = queries,
-                         .factor = scale});
+      add_product<Left::transposed>(tile.slopes, right, queries, scale, gk, p.dk, at.keys, b);
     }
     if (gq.data) {
       const RightSide<T> right(k_rows, k.row_stride, keys, p.dk, tile.key_rows);
-      tile_product<Left::plain, Into::sum>(
-          TileProduct<T>{.a = tile.slopes,
-                         .a_stride = kTileKeys,
-                         .b = right.data,
-                         .b_stride = right.stride,
-                         .c = gq.matrix(at.block.b, p.heads) + at.block.first * gq.row_stride,
-                         .c_stride = gq.row_stride,
-                         .rows = queries,
-                         .columns = p.dk,
-                         .depth = keys,
-                         .factor = scale});
+      add_product<Left::plain>(tile.slopes, right, keys, scale, gq, p.dk, rows, b);
     }
+  }
+
+  /// Rows [rows) of a gradient of head b += factor * (a tile, or its transpose) * right.
+  template <Left kLeft>
+  void add_product(const T* a, const RightSide<T>& right, std::int64_t depth, T factor,
+                   HeadsView<T> gradient, std::int64_t width, Range rows, std::int64_t b) const {
+    tile_product<kLeft, Into::sum>(
+        TileProduct<T>{.a = a,
+                       .a_stride = kTileKeys,
+                       .b = right.data,
+                       .b_stride = right.stride,
+                       .c = gradient.matrix(b, p.heads) + rows.begin * gradient.row_stride,
+                       .c_stride = gradient.row_stride,
+                       .rows = rows.end - rows.begin,
+                       .columns = width,
+                       .depth = depth,
+                       .factor = factor});
   }
 
   /// The same, pair by pair: for tiles in which a hidden pair holds a NaN or an infinity.

@@ -174,47 +174,58 @@ struct VjpState {
   }
 
   void find_paths(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs);
-  void finish(std::uint32_t slot);
+  void call_hooks(std::uint32_t slot);
+  void keep_gradient(std::uint32_t slot);
   void call_rule(Node& node);
 
   void run() {
     while (next != 0) {
       const std::uint32_t slot = take_next();
       Node& node = *table[slot].node;
-      if (node.extras) finish(slot);
+      if (node.extras) {
+        call_hooks(slot);
+        if (mode == Mode::leaves && node.extras->retain_grad) table[slot].wanted = true;
+      }
       if (!table[slot].expand) continue;
       // The gradient is freed with the rule's last use of it, unless it is a result.
       gy = table[slot].wanted ? table[slot].gradient : std::move(table[slot].gradient);
       call_rule(node);
     }
-    for (std::uint32_t slot = 0; slot < table.size(); ++slot) {
-      if (!table[slot].node->op && table[slot].gradient.defined()) finish(slot);
+    for (std::uint32_t slot = 0; slot < entered; ++slot) {
+      const Node& node = *table[slot].node;
+      if (!node.op && node.extras && table[slot].gradient.defined()) call_hooks(slot);
+    }
+    if (mode == Mode::inputs) return;
+    // Only now that nothing can throw any more: a pass that fails leaves every `.grad()` alone.
+    for (std::uint32_t slot = 0; slot < entered; ++slot) {
+      if (table[slot].gradient.defined()) keep_gradient(slot);
     }
   }
 };
 
-// A gradient is complete: hooks see it, and backward() puts it where `.grad()` finds it.
-void VjpState::finish(std::uint32_t slot) {
-  Node& node = *table[slot].node;
-  if (node.extras) {
-    for (std::size_t i = 0; i < node.extras->hooks.size(); ++i) {
-      const GradientHook hook = node.extras->hooks[i].second;
-      Tensor replaced = hook(table[slot].gradient);
-      if (!replaced.defined()) continue;
-      if (replaced.shape() != node.shape) {
-        throw ShapeError(fmt::format("[hook] a gradient must keep its shape: {} became {}",
-                                     to_string(node.shape), to_string(replaced.shape())));
-      }
-      if (replaced.dtype() != node.dtype) {
-        throw DtypeError(fmt::format("[hook] a gradient must keep its dtype: {} became {}",
-                                     to_string(node.dtype), to_string(replaced.dtype())));
-      }
-      table[slot].gradient = std::move(replaced);
+// A gradient is complete: hooks see it and may replace it.
+void VjpState::call_hooks(std::uint32_t slot) {
+  const Node& node = *table[slot].node;
+  for (std::size_t i = 0; i < node.extras->hooks.size(); ++i) {
+    const GradientHook hook = node.extras->hooks[i].second;
+    Tensor replaced = hook(table[slot].gradient);
+    if (!replaced.defined()) continue;
+    if (replaced.shape() != node.shape) {
+      throw ShapeError(fmt::format("[hook] a gradient must keep its shape: {} became {}",
+                                   to_string(node.shape), to_string(replaced.shape())));
     }
+    if (replaced.dtype() != node.dtype) {
+      throw DtypeError(fmt::format("[hook] a gradient must keep its dtype: {} became {}",
+                                   to_string(node.dtype), to_string(replaced.dtype())));
+    }
+    table[slot].gradient = std::move(replaced);
   }
-  if (mode != Mode::leaves || (node.op && !(node.extras && node.extras->retain_grad))) return;
-  Tensor gradient = node.op ? table[slot].gradient : std::move(table[slot].gradient);
-  Tensor& sum = node.ensure_extras().grad;
+}
+
+// backward() puts a gradient where `.grad()` finds it.
+void VjpState::keep_gradient(std::uint32_t slot) {
+  Tensor gradient = std::move(table[slot].gradient);
+  Tensor& sum = table[slot].node->ensure_extras().grad;
   if (sum.defined()) {
     accumulate(sum, std::move(gradient));
   } else {

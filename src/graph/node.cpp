@@ -130,13 +130,9 @@ void release(Node* dead) noexcept {
   }
 }
 
-}  // namespace
-
-void drop_last_handle(NodeHead* head) noexcept {
-  auto* node = static_cast<Node*>(head);
-  if (node->edges_in > 0) {
-    if (!node->keeps_output) drop_storage(*node);
-  } else if (node->arity == 0 && !node->attributes && !node->extras && t_cache) {
+// A node that nothing refers to any more.
+inline void drop(Node* node) noexcept {
+  if (node->arity == 0 && !node->attributes && !node->extras && t_cache) {
     drop_blocks(node);  // a result that no graph knows, as most gradients are
   } else {
     node->next_dead = nullptr;
@@ -144,14 +140,23 @@ void drop_last_handle(NodeHead* head) noexcept {
   }
 }
 
+}  // namespace
+
+void drop_last_handle(NodeHead* head) noexcept {
+  auto* node = static_cast<Node*>(head);
+  if (node->edges_in == 0) {
+    drop(node);
+  } else if (!node->keeps_output) {
+    drop_storage(*node);
+  }
+}
+
 void drop_edge_in(Node& node) {
-  if (--node.edges_in > 0 || node.handles > 0) return;
-  node.next_dead = nullptr;
-  release(&node);
+  if (--node.edges_in == 0 && node.handles == 0) drop(&node);
 }
 
 void use_up(Node& node) {
-  release(cut_edges(node, nullptr));
+  if (Node* dead = cut_edges(node, nullptr)) release(dead);
   delete node.attributes;
   node.attributes = nullptr;
   node.used_up = true;
@@ -169,11 +174,13 @@ bool will_record(const TensorRef* inputs, std::size_t arity) {
   return wanted;
 }
 
-Tensor record(const OpInfo& op, Saves saves, Tensor&& y, const TensorRef* inputs, std::size_t arity,
-              std::unique_ptr<Attributes> attributes) {
-  Node& node = node_of(op.name, "the result", y);
-  if (t_anomaly) check_result(op, y, inputs, arity);
-  if (!t_grad_enabled) return std::move(y);
+namespace {
+
+// Puts y into the graph when an input asks for it. Apart from record, so that an op which records
+// nothing pays nothing.
+[[gnu::noinline]] void enter_graph(const OpInfo& op, Saves saves, Node& node,
+                                   const TensorRef* inputs, std::size_t arity,
+                                   std::unique_ptr<Attributes>& attributes) {
   bool wanted = false;
   bool fresh = !node.op && !node.requires_grad;
   std::size_t undefined = arity;
@@ -188,7 +195,7 @@ Tensor record(const OpInfo& op, Saves saves, Tensor&& y, const TensorRef* inputs
     fresh &= input != &node;
     order = std::max(order, input->order);
   }
-  if (!wanted || !is_floating(node.dtype)) return std::move(y);
+  if (!wanted || !is_floating(node.dtype)) return;
   if (undefined < arity) {
     raise([=, &op] {
       return GraphError(
@@ -221,6 +228,15 @@ Tensor record(const OpInfo& op, Saves saves, Tensor&& y, const TensorRef* inputs
   node.keeps_output = (saves.bits & saves_output.bits) != 0;
   node.output_version = node.storage->version;
   if (t_anomaly) node.ensure_extras().site = t_call_site;
+}
+
+}  // namespace
+
+Tensor record(const OpInfo& op, Saves saves, Tensor&& y, const TensorRef* inputs, std::size_t arity,
+              std::unique_ptr<Attributes> attributes) {
+  Node& node = node_of(op.name, "the result", y);
+  if (t_anomaly) check_result(op, y, inputs, arity);
+  if (t_grad_enabled) enter_graph(op, saves, node, inputs, arity, attributes);
   return std::move(y);
 }
 

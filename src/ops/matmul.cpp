@@ -13,7 +13,8 @@ namespace softtape {
 
 namespace {
 
-Tensor as_rows(const Tensor& x) { return x.rank() == 2 ? x : reshape(x, {-1, x.dim(-1)}); }
+// Not reshape with -1, which cannot tell the rows of an empty matrix.
+Tensor as_rows(const Tensor& x) { return x.rank() == 2 ? x : flatten(x, 0, -2); }
 
 const OpInfo kMatmul{"matmul",
                      [](Vjp& r) {
@@ -73,8 +74,7 @@ Sizes check_sizes(const Tensor& a, const Tensor& b, const MatmulOptions& options
                     options.transpose_b ? " transposed" : "", k, kb, hint));
   }
   const bool one_long = sb.rank() == 2 && !options.transpose_a;
-  if (one_long)
-    return {sa.rank() == 2 ? n : sa.numel() / std::max<std::int64_t>(1, k), k, m, {}, true};
+  if (one_long) return {sa.rank() == 2 ? n : leading(sa).numel() * n, k, m, {}, true};
   if (sa.rank() == 2 && sb.rank() == 2) return {n, k, m, {}, false};
   return {n, k, m, broadcast("matmul", leading(sa), leading(sb)), false};
 }

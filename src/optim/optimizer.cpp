@@ -44,8 +44,12 @@ void Optimizer::add_group(const ParameterList& parameters, double lr) {
     tensors.emplace(detail::TensorAccess::node(entry.parameter), entry.name);
     names.insert(entry.name);
   }
+  const std::unordered_set<std::string> others = names;
   std::vector<Entry> fresh;
-  for (const auto& [name, tensor] : *parameters) {
+  for (const auto& [own_name, tensor] : *parameters) {
+    // Lists made apart may share names.
+    const std::string name =
+        others.contains(own_name) ? fmt::format("groups.{}.{}", group_count(), own_name) : own_name;
     detail::check_float(name_.c_str(), name.c_str(), tensor);
     if (!tensor.is_leaf()) {
       throw GraphError(

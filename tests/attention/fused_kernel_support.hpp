@@ -54,6 +54,7 @@ struct Matrices {
   HeadsView<T> out() { return view<T>(numbers.data()); }
 };
 
+/// Inputs, outputs and gradients of one problem. The mask must outlive it.
 template <class T>
 struct Run {
   Sizes s;

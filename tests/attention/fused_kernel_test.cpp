@@ -109,7 +109,8 @@ TEST_CASE_TEMPLATE("fused kernels: hidden keys and values have no effect, NaN in
                    double) {
   const Sizes s{1, 2, 90, 150, 20, 12};
   for (const double poison : {kNan, kInf}) {
-    Run<T> clean(s, Mask::key_padding({70}));
+    const Mask mask = Mask::key_padding({70});
+    Run<T> clean(s, mask);
     Run<T> dirty = clean;
     for (Int b = 0; b < 2; ++b) {
       for (Int j = 70; j < s.m; ++j) {
@@ -135,8 +136,9 @@ TEST_CASE_TEMPLATE("fused kernels: hidden keys and values have no effect, NaN in
 
 TEST_CASE("fused kernels: a NaN query or upstream reaches what it sees and nothing else") {
   const Sizes s{1, 1, 100, 100, 16, 16};
+  const Mask mask = Mask::causal();
   for (const bool upstream : {false, true}) {
-    Run<double> run(s, Mask::causal());
+    Run<double> run(s, mask);
     (upstream ? run.go : run.q).at(0, 10, 2) = kNan;
     run.run();
     for (Int i = 0; i < s.n; ++i) {
@@ -151,7 +153,8 @@ TEST_CASE("fused kernels: a NaN query or upstream reaches what it sees and nothi
 
 TEST_CASE_TEMPLATE("fused kernels: infinite scores, huge scores and ties", T, float, double) {
   const Sizes s{1, 1, 3, 80, 1, 1};
-  Run<T> run(s, Mask());
+  const Mask mask;
+  Run<T> run(s, mask);
   run.scale = 1;
   run.go.numbers = {1, 1, 1};
   run.q.numbers = {1, static_cast<T>(1e15), 0};
@@ -180,7 +183,8 @@ TEST_CASE_TEMPLATE("fused kernels: infinite scores, huge scores and ties", T, fl
 
 TEST_CASE("fused kernels: gradients of keys that no query sees are exact zeros") {
   const Sizes s{1, 2, 40, 200, 16, 8};
-  Run<float> run(s, Mask::causal(Align::upper_left));
+  const Mask mask = Mask::causal(Align::upper_left);
+  Run<float> run(s, mask);
   run.run();
   for (Int j = 40; j < s.m; ++j) {
     for (Int c = 0; c < 8; ++c) {
@@ -193,7 +197,8 @@ TEST_CASE("fused kernels: gradients of keys that no query sees are exact zeros")
 // softmax(20, 0) with upstream (1, 2): gradients (-2.06e-9, +2.06e-9). See fused_backward.
 TEST_CASE("fused kernels: the stated float32 bound of a saturated row") {
   const Sizes s{1, 1, 1, 2, 1, 1};
-  Run<float> run(s, Mask());
+  const Mask mask;
+  Run<float> run(s, mask);
   run.scale = 1;
   run.q.numbers = {1};
   run.k.numbers = {20, 0};
@@ -210,7 +215,8 @@ TEST_CASE("fused kernels: the stated float32 bound of a saturated row") {
 TEST_CASE("fused kernels: scratch stays small, and comes from the pool") {
   const int threads = num_threads();
   set_num_threads(1);
-  Run<float> run({1, 1, 2048, 2048, 64, 64}, Mask::causal());
+  const Mask mask = Mask::causal();
+  Run<float> run({1, 1, 2048, 2048, 64, 64}, mask);
   release_memory();
   const MemoryStats before = memory_stats();
   run.run();

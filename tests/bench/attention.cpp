@@ -21,6 +21,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <limits>
+#include <span>
+#include <vector>
 
 #include "softtape/base/parallel.hpp"
 #include "softtape/graph/grad.hpp"
@@ -162,7 +164,8 @@ double peak() {
       static_cast<void>(result);
     });
   }
-  return 2.0 * 12 * unpacket_traits<P>::size * kRounds / best.cpu;
+  constexpr double kLanes = sizeof(P) / sizeof(float);
+  return 2 * 12 * kLanes * kRounds / best.cpu;
 }
 
 double largest_difference(const Tensor& x, const Matrix& y) {

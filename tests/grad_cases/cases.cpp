@@ -29,9 +29,9 @@ Family& Family::operator+=(Family other) {
 const Family& all_families() {
   static const Family all = [] {
     Family rows;
-    for (const auto& family :
-         {elementwise_unary_rows, elementwise_binary_rows, reduce_rows, matmul_rows, shape_rows,
-          index_rows, softmax_rows, normalize_rows, loss_rows, sort_rows, rope_rows, graph_rows}) {
+    for (const auto& family : {elementwise_unary_rows, elementwise_binary_rows, reduce_rows,
+                               matmul_rows, shape_rows, index_rows, softmax_rows, normalize_rows,
+                               loss_rows, sort_rows, rope_rows, attention_rows, graph_rows}) {
       rows += family();
     }
     return rows;

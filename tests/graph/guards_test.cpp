@@ -191,7 +191,7 @@ TEST_CASE("the anomaly guard also looks at second derivatives and at sums of gra
   const Tensor dy = grad(pow(x, 1.5), x, {.create_graph = true})[0];
   CHECK(contains(anomaly([&] { grad(dy, x); }), "its rule made Inf"));
   const Tensor w = leaf(1.0, DType::float32);
-  const Tensor y = w * 2e38 + w * 2e38 - w * 1e38;
+  const Tensor y = w * 2e38 - (2 - w) * 2e38;
   CHECK(contains(anomaly([&] { y.backward(); }), "Inf"));
 }
 

@@ -46,7 +46,9 @@ struct Attention {
 /// Vjp: with P the weights, gP = gO v^T, gS = P (gP - rowsum(P gP)), gq = scale gS k,
 /// gk = scale gS^T q, gv = P^T gO. Cost 2 n m (dk + dv) forward, about 2.5 times that backward.
 /// Edges: a row with nothing visible, and m = 0, give zero weights, output and gradient on both
-/// paths; a NaN in a hidden key has no effect, 0 times NaN of a hidden value row stays NaN (IEEE).
+/// paths. A hidden key has no effect whatever it holds. NaN in a hidden value row: 0 times NaN is
+/// NaN on the composed path (IEEE), the fused path never reads it. A +Inf score makes its row NaN.
+/// Future gradients of a causal mask are exactly 0.
 /// Throws: ShapeError, DtypeError, ValueError naming the argument: inner sizes, m or leading axes
 /// that differ, dk = 0, a mask or bias that does not fit, n != m under Mask::causal(), dropout
 /// outside [0, 1] or without rng, a negative or non-finite soft cap.

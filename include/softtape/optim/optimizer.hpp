@@ -79,8 +79,9 @@ class SOFTTAPE_API Optimizer : public Stateful {
 
   /// `name` is the tag of error messages; `moments` names the tensors kept per parameter.
   Optimizer(std::string name, std::vector<std::string> moments);
-  /// Throws: ValueError for no parameters, a parameter or a name that is there already, or a bad
-  /// rate; GraphError for an undefined or computed tensor; DtypeError unless float.
+  /// A name that an earlier group has too becomes "groups.N.NAME".
+  /// Throws: ValueError for no parameters, one that is there already, a name twice in the list, or
+  /// a bad rate; GraphError for an undefined or computed tensor; DtypeError unless float.
   void add_group(const ParameterList& parameters, double lr);
   /// Whether the parameters of a group have moments at all.
   virtual bool keeps_moments(int group) const;

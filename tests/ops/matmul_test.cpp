@@ -1,0 +1,116 @@
+// matmul: NumPy's rank rules, empty sizes, blocks of any size, hints in errors.
+#include "softtape/ops/matmul.hpp"
+
+#include <doctest/doctest.h>
+
+#include "softtape/graph/grad.hpp"
+#include "softtape/ops/compare.hpp"
+#include "softtape/ops/create.hpp"
+#include "softtape/ops/reduce.hpp"
+#include "softtape/ops/shape.hpp"
+#include "support/leak_guard.hpp"
+
+using namespace softtape;
+using test_support::LeakGuard;
+
+namespace {
+
+std::string message_of(const Tensor& a, const Tensor& b, const MatmulOptions& options = {}) {
+  try {
+    matmul(a, b, options);
+  } catch (const ShapeError& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+// By plain loops, over rank-2 operands.
+std::vector<double> product(const Tensor& a, const Tensor& b) {
+  const std::int64_t n = a.dim(0), k = a.dim(1), m = b.dim(1);
+  const auto x = a.data<double>();
+  const auto y = b.data<double>();
+  std::vector<double> out(static_cast<std::size_t>(n * m));
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t p = 0; p < k; ++p) {
+      for (std::int64_t j = 0; j < m; ++j) {
+        out[static_cast<std::size_t>(i * m + j)] +=
+            x[static_cast<std::size_t>(i * k + p)] * y[static_cast<std::size_t>(p * m + j)];
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("matmul: shapes follow NumPy's rank rules") {
+  const LeakGuard guard;
+  const auto shape = [](const Shape& a, const Shape& b) {
+    return matmul(ones(a), ones(b)).shape();
+  };
+  CHECK(shape({3}, {3}) == Shape{});
+  CHECK(shape({3}, {3, 2}) == Shape{2});
+  CHECK(shape({2, 3}, {3}) == Shape{2});
+  CHECK(shape({5, 2, 3}, {3}) == Shape{5, 2});
+  CHECK(shape({3}, {5, 3, 4}) == Shape{5, 4});
+  CHECK(shape({5, 2, 3}, {3, 4}) == Shape{5, 2, 4});
+  CHECK(shape({2, 3}, {5, 3, 4}) == Shape{5, 2, 4});
+  CHECK(shape({7, 1, 2, 3}, {5, 3, 4}) == Shape{7, 5, 2, 4});
+}
+
+TEST_CASE("matmul: empty sizes give zeros, forward and backward") {
+  const LeakGuard guard;
+  for (const bool wide : {false, true}) {
+    const Shape lead = wide ? Shape{4, 2, 0} : Shape{2, 0};
+    const Tensor a = ones(lead, {.requires_grad = true});
+    const Tensor b = ones({0, 3}, {.requires_grad = true});
+    const Tensor y = matmul(a, b);
+    CHECK(y.shape() == (wide ? Shape{4, 2, 3} : Shape{2, 3}));
+    for (const double value : y.to_vector()) CHECK(value == 0);
+    const auto g = grad(sum(y), {a, b});
+    CHECK(g[0].shape() == a.shape());
+    CHECK(g[1].shape() == b.shape());
+  }
+  CHECK(matmul(ones({0, 3}), ones({3, 2})).shape() == Shape{0, 2});
+  CHECK(matmul(ones({2, 3}), ones({3, 0})).shape() == Shape{2, 0});
+  CHECK(matmul(ones({0, 2, 3}), ones({3, 2})).shape() == Shape{0, 2, 2});
+}
+
+TEST_CASE("matmul: every way of blocking gives the product, by every flag") {
+  const LeakGuard guard;
+  Rng rng(5);
+  const TensorOptions doubles{.dtype = DType::float64};
+  const std::int64_t sizes[][3] = {{1, 1, 1},    {5, 8, 4},    {5, 4, 5},     {3, 7, 17},
+                                   {16, 16, 16}, {31, 33, 65}, {129, 20, 40}, {130, 70, 530}};
+  for (const auto& [n, k, m] : sizes) {
+    const Tensor a = randn(rng, {n, k}, doubles);
+    const Tensor b = randn(rng, {k, m}, doubles);
+    const Tensor expected = tensor(product(a, b), {n, m}, doubles);
+    CHECK(allclose(matmul(a, b), expected, {.rtol = 1e-12, .atol = 1e-12}));
+    CHECK(allclose(matmul(transpose(a), b, {.transpose_a = true}), expected,
+                   {.rtol = 1e-12, .atol = 1e-12}));
+    CHECK(allclose(matmul(a, transpose(b), {.transpose_b = true}), expected,
+                   {.rtol = 1e-12, .atol = 1e-12}));
+    CHECK(allclose(matmul(transpose(a), transpose(b), {.transpose_a = true, .transpose_b = true}),
+                   expected, {.rtol = 1e-12, .atol = 1e-12}));
+  }
+}
+
+TEST_CASE("matmul: errors name both shapes and the flag that would help") {
+  const LeakGuard guard;
+  const Tensor a = ones({4, 8}, {.requires_grad = true});
+  CHECK(message_of(a, ones({6, 3})) ==
+        "[matmul] inner sizes must match: a is (4, 8), b is (6, 3), 8 != 6");
+  CHECK(message_of(a, ones({6, 8})).find("pass {.transpose_b = true}") != std::string::npos);
+  CHECK(message_of(a, ones({4, 6})).find("pass {.transpose_a = true}") != std::string::npos);
+  CHECK(message_of(a, ones({8, 6}), {.transpose_b = true}).find("drop transpose_b") !=
+        std::string::npos);
+  CHECK_THROWS_AS(matmul(ones({2, 4, 8}), ones({3, 8, 2})), ShapeError);
+  CHECK_THROWS_AS(matmul(a, scalar(1.0)), ShapeError);
+  CHECK_THROWS_AS(matmul(ones({3}), ones({3}), {.transpose_a = true}), ShapeError);
+  CHECK_THROWS_AS(matmul(ones({3, 3}), ones({3}), {.transpose_b = true}), ShapeError);
+  CHECK_THROWS_AS(matmul(a, ones({8, 2}, {.dtype = DType::float64})), DtypeError);
+  CHECK_THROWS_AS(matmul(ones({2, 2}, {.dtype = DType::int64}), ones({2, 2})), DtypeError);
+  CHECK_THROWS_AS(matmul(a, Tensor()), GraphError);
+  CHECK_FALSE(a.grad().defined());
+}
