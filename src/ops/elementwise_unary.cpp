@@ -51,7 +51,7 @@ const OpInfo kLog1p{"log1p", from_input<[](const Tensor& x) { return div(1, add(
                     saves_inputs};
 const OpInfo kSqrt{"sqrt", from_output<[](const Tensor& y) { return div(0.5, y); }>, saves_output};
 const OpInfo kRsqrt{"rsqrt",
-                    from_output<[](const Tensor& y) { return mul(-0.5, mul(y, square(y))); }>,
+                    from_output<[](const Tensor& y) { return mul(-0.5, chain_mul(y, square(y))); }>,
                     saves_output};
 const OpInfo kSquare{"square", from_input<[](const Tensor& x) { return add(x, x); }>, saves_inputs};
 const OpInfo kAbs{"abs", from_input<[](const Tensor& x) { return sign(x); }>, saves_inputs};
@@ -84,8 +84,10 @@ const OpInfo kGeluErf{"gelu", from_input<[](const Tensor& x) {
                         return add(upper, chain_mul(density, x));
                       }>,
                       saves_inputs};
-const OpInfo kGeluTanh{"gelu_tanh", from_input<[](const Tensor& x) {
-                         // u = c (x + a x^3), t = tanh u: (1 + t) / 2 + x (1 - t^2) u' / 2
+const OpInfo kGeluTanh{"gelu_tanh", from_input<[](const Tensor& input) {
+                         // u = c (x + a x^3), t = tanh u: (1 + t) / 2 + x (1 - t^2) u' / 2.
+                         // Beyond 30 the slope is 0 or 1, while x^2 could overflow.
+                         const Tensor x = clamp(input, -30, 30);
                          const Tensor x2 = square(x);
                          const Tensor t =
                              tanh(mul(kSqrt2OverPi, mul(x, add(1, mul(kGeluCubic, x2)))));

@@ -134,7 +134,8 @@ void fold_narrow(const T* x, std::int64_t rows, std::int64_t width, typename Fol
     total[0] = acc;
     return;
   }
-  const std::int64_t side = std::min(kFoldWidth / width, rows / 2);
+  const std::int64_t lanes = rows * width < 4 * kFoldWidth ? kFoldWidth / 4 : kFoldWidth;
+  const std::int64_t side = lanes / width;
   const std::int64_t whole = side > 1 ? rows / side : 0;
   if (whole < 2) return fold_columns<Fold>(x, rows, width, width, total);
   typename Fold::Total wide[kFoldTile];

@@ -123,7 +123,7 @@ TEST_CASE("ATT-017 a mask that shows all changes nothing, to the bit") {
     const Tensor w = numbers({{0.5, -1.0}, {2.0, 0.25}, {-0.75, 1.0}});
     const auto expected = x.gradients({}, w);
     for (const Mask& mask : {Mask::keep(all), Mask::masked_out(logical_not(all)),
-                             Mask::key_padding({3, 3, 3}), Mask::sliding_window(2, 2)}) {
+                             Mask::key_padding({3}), Mask::sliding_window(2, 2)}) {
       CHECK(same_bits(attend(x.q, x.k, x.v, mask).output, plain));
       const auto got = x.gradients(mask, w);
       for (std::size_t i = 0; i < 3; ++i) CHECK(same_bits(got[i], expected[i]));

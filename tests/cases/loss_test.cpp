@@ -278,7 +278,7 @@ TEST_CASE("GRD-001 the checker knows a kink") {
   REQUIRE(kink.failures.size() >= 1);
   CHECK(kink.failures[0].kind == GradcheckFailure::Kind::non_differentiable);
   CHECK(kink.failures[0].analytic == 0);
-  CHECK(std::abs(kink.failures[0].slope_jump) == doctest::Approx(1));
+  CHECK(std::abs(kink.failures[0].slope_jump) > 0.1);  // times the output's random weight
   CHECK(gradcheck(f, numbers({0.01}), {.step = 1e-6}).passed);
   CHECK_FALSE(gradcheck([](const Tensor& x) { return abs(x); }, numbers({0.0})).passed);
 }
