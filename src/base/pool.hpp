@@ -29,8 +29,20 @@ namespace softtape::detail {
 constexpr std::size_t kAlignment = 64;
 constexpr std::uint32_t kSizeClasses = 200;
 
-/// Classes grow in quarters of a power of two: 128, 192, 256, 320, 384, 448, 512, 640, ...
-constexpr std::uint32_t size_class_of(std::size_t bytes) {
+/// Classes grow in quarters of a power of two: 128, 192, 256, 320, 384, 448, 512, 640, ... The last
+/// one is beyond every buffer and serves the nodes of graphs, so that a tensor takes its two blocks
+/// from two lists.
+constexpr std::uint32_t kNodeClass = kSizeClasses - 1;
+constexpr std::size_t kNodeBytes = 192;
+
+constexpr std::size_t class_bytes(std::uint32_t size_class) {
+  if (size_class == kNodeClass) return kNodeBytes;
+  if (size_class == 0) return 128;
+  const std::uint32_t k = (size_class - 1) / 4 + 8;
+  return (std::size_t{1} << (k - 1)) + (std::size_t{1} << (k - 3)) * ((size_class - 1) % 4 + 1);
+}
+
+constexpr std::uint32_t computed_size_class(std::size_t bytes) {
   if (bytes <= 128) return 0;
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   const auto k = static_cast<std::uint32_t>(std::bit_width(bytes - 1));  // 2^(k-1) < bytes <= 2^k
@@ -39,10 +51,18 @@ constexpr std::uint32_t size_class_of(std::size_t bytes) {
   return (k - 8) * 4 + static_cast<std::uint32_t>(quarters);
 }
 
-constexpr std::size_t class_bytes(std::uint32_t size_class) {
-  if (size_class == 0) return 128;
-  const std::uint32_t k = (size_class - 1) / 4 + 8;
-  return (std::size_t{1} << (k - 1)) + (std::size_t{1} << (k - 3)) * ((size_class - 1) % 4 + 1);
+/// The classes of small blocks, by their number of cache lines.
+constexpr std::array<std::uint8_t, 33> kSmallClasses = [] {
+  std::array<std::uint8_t, 33> classes{};
+  for (std::size_t lines = 0; lines < classes.size(); ++lines) {
+    classes[lines] = static_cast<std::uint8_t>(computed_size_class(lines * kAlignment));
+  }
+  return classes;
+}();
+
+constexpr std::uint32_t size_class_of(std::size_t bytes) {
+  const std::size_t lines = (bytes + kAlignment - 1) / kAlignment;
+  return lines < kSmallClasses.size() ? kSmallClasses[lines] : computed_size_class(bytes);
 }
 
 /// Blocks of one class that a thread keeps before it hands half of them to the shared list. A
@@ -110,21 +130,19 @@ std::int64_t live_nodes();
 void* refill(ThreadCache& cache, std::uint32_t size_class);
 void spill(ThreadCache& cache, std::uint32_t size_class);
 
+/// Takes the first block off a list, which the caller has looked at.
+inline void take_head(FreeList& list, FreeBlock* head, [[maybe_unused]] std::uint32_t size_class) {
+  list.head = head->next;
+  list.add(~std::uint32_t{0});
+#ifdef SOFTTAPE_ASAN
+  ASAN_UNPOISON_MEMORY_REGION(head, class_bytes(size_class));
+#endif
+}
+
 /// Throws: std::bad_alloc when the system has no memory even after the caches were given back.
 inline void* take_block(ThreadCache& cache, std::uint32_t size_class) {
   void* block = cache.free[size_class].pop();
   if (!block) block = refill(cache, size_class);
-#ifdef SOFTTAPE_ASAN
-  ASAN_UNPOISON_MEMORY_REGION(block, class_bytes(size_class));
-#endif
-  return block;
-}
-/// The same for who has seen that the list is not empty.
-inline void* take_ready_block(ThreadCache& cache, std::uint32_t size_class) {
-  FreeList& list = cache.free[size_class];
-  FreeBlock* block = list.head;
-  list.head = block->next;
-  list.add(~std::uint32_t{0});
 #ifdef SOFTTAPE_ASAN
   ASAN_UNPOISON_MEMORY_REGION(block, class_bytes(size_class));
 #endif

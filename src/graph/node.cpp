@@ -24,8 +24,6 @@ void Attributes::operator delete(void* memory, std::size_t bytes) {
 
 namespace {
 
-constexpr std::uint32_t kNodeClass = size_class_of(sizeof(Node));
-
 Tensor make_in(ThreadCache& cache, void* node_block, void* storage_block,
                std::uint32_t storage_class, const Shape& shape, DType dtype) {
   auto* storage = ::new (storage_block) Storage(storage_class);
@@ -51,21 +49,20 @@ Tensor make_tensor(const Shape& shape, DType dtype) {
   if (shape.numel() > kMostElements || !cache) return make_tensor_slowly(shape, dtype);
   const std::uint32_t storage_class =
       Storage::class_for(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
-  const FreeBlock* for_node = cache->free[kNodeClass].head;
-  const FreeBlock* for_numbers = cache->free[storage_class].head;
-  // Both blocks may come from one list.
-  if (!for_node || !for_numbers || (for_node == for_numbers && !for_node->next)) {
-    return make_tensor_slowly(shape, dtype);
-  }
-  return make_in(*cache, take_ready_block(*cache, kNodeClass),
-                 take_ready_block(*cache, storage_class), storage_class, shape, dtype);
+  FreeBlock* node_block = cache->free[kNodeClass].head;
+  FreeBlock* storage_block = cache->free[storage_class].head;
+  if (!node_block || !storage_block) return make_tensor_slowly(shape, dtype);
+  take_head(cache->free[kNodeClass], node_block, kNodeClass);
+  take_head(cache->free[storage_class], storage_block, storage_class);
+  return make_in(*cache, node_block, storage_block, storage_class, shape, dtype);
 }
 
 Tensor make_view(const Tensor& t, const Shape& shape) {
   const Node* from = TensorAccess::node(t);
-  auto* node = new Node(shape, from->dtype, from->storage);
+  ThreadCache& cache = thread_cache();
+  auto* node = ::new (take_block(cache, kNodeClass)) Node(shape, from->dtype, from->storage);
   ++from->storage->owners;
-  bump(thread_cache().live_nodes, 1);
+  bump(cache.live_nodes, 1);
   return TensorAccess::adopt(node);
 }
 

@@ -37,7 +37,7 @@ struct Extras : Pooled {
   CallSite site;
 };
 
-struct Node : NodeHead, Pooled {
+struct Node : NodeHead {
   static constexpr int kInlineEdges = 3;
 
   Node(const Shape& node_shape, DType node_dtype, Storage* node_storage)
@@ -66,6 +66,8 @@ struct Node : NodeHead, Pooled {
     return *extras;
   }
 };
+
+static_assert(sizeof(Node) <= kNodeBytes);
 
 /// What the library may do with a Tensor that a user may not.
 struct TensorAccess {

@@ -4,6 +4,8 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
 #include <utility>
 
 namespace softtape::detail {
@@ -16,48 +18,57 @@ constexpr std::int64_t kSmallColumns = 64;
 // Columns of one Eigen call: bounds what Eigen packs on the stack (EIGEN_STACK_ALLOCATION_LIMIT).
 constexpr std::int64_t kColumns = 512;
 
-// Rows of b and c as the small products see them: wider ones are padded to whole vectors.
-constexpr int padded(int columns) { return columns <= 4 ? columns : (columns + 3) / 4 * 4; }
+// A row of b or c as the small products see it: one vector of a power of two of columns.
+template <class T, int width>
+struct RowOf {
+  typedef T type __attribute__((vector_size(width * sizeof(T))));
+};
 
-/// Rows [i, i + rows) of c (n, M) = a b, with b in rows of padded(M): both widths are constants, so
-/// the sums stay in registers.
+/// `rows` rows of c (n, M) = a b, with b in rows of a whole vector each: both widths are constants,
+/// so the sums stay in registers.
 template <class T, int M, int rows>
 void small_rows(const T* a, std::int64_t a_row, std::int64_t a_column, const T* b, T* c,
                 std::int64_t c_stride, std::int64_t k, bool accumulate) {
-  constexpr int kWidth = padded(M);
-  T sum[rows][kWidth] = {};
+  constexpr auto kWidth = static_cast<int>(std::bit_ceil(static_cast<unsigned>(M)));
+  using Row = typename RowOf<T, kWidth>::type;
+  Row sum[rows] = {};
   for (std::int64_t p = 0; p < k; ++p) {
-    for (int i = 0; i < rows; ++i) {
-      const T factor = a[i * a_row + p * a_column];
-      for (int j = 0; j < kWidth; ++j) sum[i][j] += factor * b[p * kWidth + j];
-    }
+    Row b_row;
+    std::memcpy(&b_row, b + p * kWidth, sizeof(Row));
+    for (int i = 0; i < rows; ++i) sum[i] += b_row * a[i * a_row + p * a_column];
   }
   for (int i = 0; i < rows; ++i) {
     T* row = c + i * c_stride;
-    for (int j = 0; j < M; ++j) row[j] = accumulate ? row[j] + sum[i][j] : sum[i][j];
+    if (accumulate) {
+      for (int j = 0; j < M; ++j) row[j] += sum[i][j];
+    } else {
+      std::memcpy(row, &sum[i], M * sizeof(T));
+    }
   }
 }
 
 template <class T, int M>
 void small_product(const T* a, std::int64_t a_row, std::int64_t a_column, const MatrixRef<T>& b,
                    T* c, std::int64_t c_stride, std::int64_t n, std::int64_t k, bool accumulate) {
-  constexpr int kWidth = padded(M);
+  constexpr auto kWidth = static_cast<int>(std::bit_ceil(static_cast<unsigned>(M)));
+  using Row = typename RowOf<T, kWidth>::type;
   T packed[kSmall];
   const T* rows = b.data;
   if (b.transposed || b.stride != M || M != kWidth) {
     const std::int64_t b_row = b.transposed ? 1 : b.stride;
     const std::int64_t b_column = b.transposed ? b.stride : 1;
     for (std::int64_t p = 0; p < k; ++p) {
-      for (int j = 0; j < kWidth; ++j) {
-        packed[p * kWidth + j] = j < M ? b.data[p * b_row + j * b_column] : T{0};
-      }
+      Row row{};
+      for (int j = 0; j < M; ++j) row[j] = b.data[p * b_row + j * b_column];
+      std::memcpy(packed + p * kWidth, &row, sizeof(Row));
     }
     rows = packed;
   }
+  constexpr int kRows = kWidth <= 8 ? 4 : 2;
   std::int64_t i = 0;
-  for (; i + 4 <= n; i += 4) {
-    small_rows<T, M, 4>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k,
-                        accumulate);
+  for (; i + kRows <= n; i += kRows) {
+    small_rows<T, M, kRows>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k,
+                            accumulate);
   }
   for (; i < n; ++i) {
     small_rows<T, M, 1>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k,

@@ -124,22 +124,14 @@ Tensor sum_values(const char* op, const ReducePlan& plan) {
   } else {
     visit_float(dtype, op, [&](auto zero) {
       using T = decltype(zero);
-      detail::fold<detail::SumFold<T>, T>(plan, detail::fresh_numbers<T>(y));
+      T* into = detail::fresh_numbers<T>(y);
+      if (plan.outer == 1 && plan.inner == 1 && plan.reduced <= detail::kGrain) {
+        *into = detail::sum_numbers(detail::numbers<T>(plan.x), plan.reduced);
+      } else {
+        detail::fold<detail::SumFold<T>, T>(plan, into);
+      }
     });
   }
-  return y;
-}
-
-// The total of a small float tensor without a plan; undefined where that does not do.
-Tensor small_total(const char* op, const Tensor& x, const Axes& axes, ReduceOptions options) {
-  const detail::Node& node = *detail::TensorAccess::node(x);
-  const std::int64_t n = node.shape.numel();
-  if (!axes.all() || options.keepdim || !is_floating(node.dtype) || n > detail::kGrain) return {};
-  Tensor y = detail::make_tensor({}, node.dtype);
-  visit_float(node.dtype, op, [&](auto zero) {
-    using T = decltype(zero);
-    *detail::fresh_numbers<T>(y) = detail::sum_numbers(detail::numbers<T>(x), n);
-  });
   return y;
 }
 
@@ -176,9 +168,6 @@ Tensor sum_to(TensorArg x, const Shape& shape) {
 
 Tensor sum(TensorArg x, Axes axes, ReduceOptions options) {
   const DType dtype = detail::node_of("sum", "x", x).dtype;
-  if (Tensor y = small_total("sum", x, axes, options); y.defined()) {
-    return record(kSum, std::move(y), {*x}, axes.mask("sum", x->rank()));
-  }
   const ReducePlan plan(dtype == DType::boolean ? to(x, DType::int64) : *x,
                         axes.mask("sum", x->rank()), options.keepdim);
   return record(kSum, sum_values("sum", plan), {*x}, plan.mask);

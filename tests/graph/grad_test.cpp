@@ -158,6 +158,29 @@ TEST_CASE("a used-up graph says so, and which option keeps it") {
   CHECK_THROWS_SAYING(GraphError, "backward", "op 'square' was freed", grad(sum(h * 2), x));
 }
 
+TEST_CASE("a tensor whose own graph was used up can still be an input") {
+  const LeakGuard guard;
+  const Tensor x = leaf({1.0, 2.0});
+  const Tensor h = square(x);
+  grad(sum(h), x);
+  CHECK_NUMBERS(grad(sum(h * h), h)[0], {2.0, 8.0});
+  CHECK_NUMBERS(grad(h, h, {.grad_outputs = {numbers({1.0, 3.0})}})[0], {1.0, 3.0});
+  CHECK_THROWS_AS(grad(sum(h * h), {h, x}), GraphError);
+}
+
+TEST_CASE("a refused call uses nothing up") {
+  const LeakGuard guard;
+  const Tensor x = leaf(2.0);
+  const Tensor other = leaf(3.0);
+  const Tensor y = square(x);
+  CHECK_THROWS_SAYING(GraphError, "grad", "was not used", grad(y, {x, other}));
+  CHECK_THROWS_AS(grad(y, x, {.grad_outputs = {numbers({1.0})}}), ShapeError);
+  const Tensor used = square(x);
+  grad(used, x);
+  CHECK_THROWS_SAYING(GraphError, "backward", "was freed", grad(y + used, x));
+  CHECK(grad(y, x)[0].item() == 4);
+}
+
 TEST_CASE("retain_graph keeps the graph for any number of passes") {
   const LeakGuard guard;
   const Tensor x = leaf({1.0, 2.0});

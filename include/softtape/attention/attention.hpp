@@ -34,11 +34,12 @@ struct AttentionOptions {
 
 /// What attention computes; each tensor can be differentiated through, hooked, and asked for.
 struct Attention {
-  Tensor output;      ///< (..., n, dv): weights v
-  Tensor weights;     ///< (..., n, m): softmax(scores), after dropout when there is any
-  Tensor scores;      ///< (..., n, m): after scale, soft cap, bias and mask; hidden entries are -Inf
+  Tensor output;   ///< (..., n, dv): weights v
+  Tensor weights;  ///< (..., n, m): softmax(scores), after dropout when there is any
+  Tensor scores;   ///< (..., n, m): after scale, soft cap, bias and mask; hidden entries are -Inf
   Tensor raw_scores;  ///< (..., n, m): q k^T
-  Tensor logsumexp;   ///< (..., n): of each row of scores; -Inf where nothing is visible; no gradient
+  Tensor
+      logsumexp;  ///< (..., n): of each row of scores; -Inf where nothing is visible; no gradient
 };
 
 /// softmax(scale q k^T + bias, mask) v.

@@ -1,0 +1,129 @@
+// One backward pass: which nodes it has met, what has arrived at each, and whose turn is next.
+// backward.cpp says how it goes.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "graph/anomaly.hpp"
+#include "graph/node.hpp"
+
+namespace softtape::detail {
+
+/// sum = sum + b, in the memory of one of them when nobody else can see it.
+void accumulate(Tensor& sum, Tensor&& b);
+
+/// One node as a pass sees it.
+struct Entry {
+  Node* node;
+  std::uint32_t outer_slot;  // the node's slot in the pass around this one, given back at the end
+  bool expand;               // its rule is to be called
+  bool wanted;               // its gradient is a result
+  bool reached;              // grad(): an output was computed from it
+  Tensor gradient;
+};
+
+/// One pass. What a rule sees of it is Vjp.
+struct VjpState {
+  enum class Mode { leaves, inputs };  // backward(): every leaf; grad(): paths to given inputs
+
+  Mode mode;
+  bool retain;
+  bool anomaly;  // a guard lives: results are checked in set(), not inside rules
+  PoolVector<Entry> table;
+  std::uint32_t entered = 0;       // the size of the table
+  std::uint64_t next = 0;          // (order, slot) of the waiting node with the largest order
+  PoolVector<std::uint64_t> heap;  // of the others that wait, so that a chain needs no heap
+  Node* current = nullptr;         // whose rule runs
+  Tensor gy;
+
+  VjpState(Mode pass_mode, bool retain_graph)
+      : mode(pass_mode), retain(retain_graph), anomaly(std::exchange(t_anomaly, false)) {
+    table.reserve(32);
+    heap.reserve(32);
+  }
+  VjpState(const VjpState&) = delete;
+  VjpState& operator=(const VjpState&) = delete;
+  ~VjpState() {
+    t_anomaly = anomaly;
+    for (Entry& entry : table) entry.node->slot = entry.outer_slot;
+    for (Entry& entry : table) drop_edge_in(*entry.node);
+  }
+
+  Entry* find(const Node& node) {
+    return node.slot < entered && table[node.slot].node == &node ? &table[node.slot] : nullptr;
+  }
+
+  Entry& enter(Node& node) {
+    Entry* known = find(node);
+    return known ? *known : add(node);
+  }
+  [[gnu::noinline]] Entry& add(Node& node) {
+    table.push_back(
+        {&node, node.slot, mode == Mode::leaves && node.op != nullptr, false, false, {}});
+    node.slot = entered++;
+    ++node.edges_in;  // the pass holds on to the node until it ends
+    return table.back();
+  }
+
+  bool needed(const Node& node) {
+    if (!node.requires_grad) return false;
+    if (mode == Mode::leaves) return true;
+    const Entry* entry = find(node);
+    return entry && (entry->expand || entry->wanted);
+  }
+
+  // Input i of the op whose rule runs.
+  const Edge& edge(int i) const {
+    if (i < 0 || static_cast<std::uint32_t>(i) >= current->arity) {
+      raise([this, i] {
+        return GraphError(fmt::format("[{}] its rule names input {} of {}; inputs count from 0",
+                                      current->op->name, i, current->arity));
+      });
+    }
+    return current->edges[i];
+  }
+
+  // Adds a gradient to what has arrived at a node that is needed.
+  void deliver(Node& node, Tensor&& gradient) {
+    Entry& entry = enter(node);
+    if (entry.gradient.defined()) {
+      if (anomaly) check_sum(node, entry.gradient, gradient);
+      accumulate(entry.gradient, std::move(gradient));
+      return;
+    }
+    entry.gradient = std::move(gradient);
+    // Leaves have nobody below and are finished at the end.
+    if (node.op) wait(std::uint64_t{node.order} << 32 | node.slot);
+  }
+
+  // Keys of nodes that wait are never 0: what an op computed has an order above 0.
+  void wait(std::uint64_t key) {
+    if (key > next) std::swap(key, next);
+    if (key != 0) wait_longer(key);
+  }
+  [[gnu::noinline]] void wait_longer(std::uint64_t key) {
+    heap.push_back(key);
+    std::push_heap(heap.begin(), heap.end());
+  }
+  std::uint32_t take_next() {
+    const auto slot = static_cast<std::uint32_t>(next);
+    next = 0;
+    if (!heap.empty()) {
+      std::pop_heap(heap.begin(), heap.end());
+      next = heap.back();
+      heap.pop_back();
+    }
+    return slot;
+  }
+
+  void find_paths(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs);
+  void call_hooks(std::uint32_t slot);
+  void keep_gradient(std::uint32_t slot);
+  void call_rule(Node& node);
+
+  void run();
+};
+
+}  // namespace softtape::detail
