@@ -2,7 +2,6 @@
 // the backward kernel, or, while it is itself recorded, differentiates the composed form.
 #include <algorithm>
 #include <cmath>
-#include <tuple>
 #include <vector>
 
 #include "attention/fused.hpp"
@@ -135,17 +134,18 @@ void kernel_vjp(Vjp& r, const Kept& kept) {
     if (r.needs(i)) gx[i] = make_tensor(x[i].shape(), x[i].dtype());
   }
   const Tensor gbias = has_bias && r.needs(3) ? make_tensor(scores, bias.dtype()) : Tensor();
-  const auto [batch, heads, n, m, dk, dv] =
-      std::tuple(problem.batch, problem.heads, problem.n, problem.m, problem.dk, problem.dv);
+  const AttentionSizes& size = kept.sizes;
   visit_float(o.dtype(), kAttention, [&](auto zero) {
     using T = decltype(zero);
     const auto fresh = [](const Tensor& t) { return t.defined() ? fresh_numbers<T>(t) : nullptr; };
-    fused_backward<T>(problem, layout.view(numbers<T>(x[0]), n, dk),
-                      layout.view(numbers<T>(x[1]), m, dk), layout.view(numbers<T>(x[2]), m, dv),
-                      layout.view(numbers<T>(o), n, dv), numbers<T>(kept.shift),
-                      numbers<T>(kept.sum), layout.view(numbers<T>(r.gy()), n, dv),
-                      layout.view(fresh(gx[0]), n, dk), layout.view(fresh(gx[1]), m, dk),
-                      layout.view(fresh(gx[2]), m, dv), fresh(gbias));
+    fused_backward<T>(problem, layout.view(numbers<T>(x[0]), size.n, size.dk),
+                      layout.view(numbers<T>(x[1]), size.m, size.dk),
+                      layout.view(numbers<T>(x[2]), size.m, size.dv),
+                      layout.view(numbers<T>(o), size.n, size.dv), numbers<T>(kept.shift),
+                      numbers<T>(kept.sum), layout.view(numbers<T>(r.gy()), size.n, size.dv),
+                      layout.view(fresh(gx[0]), size.n, size.dk),
+                      layout.view(fresh(gx[1]), size.m, size.dk),
+                      layout.view(fresh(gx[2]), size.m, size.dv), fresh(gbias));
   });
   for (int i = 0; i < 3; ++i) r.set(i, std::move(gx[i]));
   if (gbias.defined()) r.set(3, sum_to(gbias, bias.shape()));

@@ -246,7 +246,7 @@ TEST_CASE("[thread] results are bit-identical at one thread and at two") {
         const Threads count(threads);
         outcomes.push_back(run(p, x, fused));
       }
-      for (const std::size_t other : {1, 2}) {
+      for (const std::size_t other : {1u, 2u}) {
         CHECK(same_bits(outcomes[other].a.output, outcomes[0].a.output));
         CHECK(same_bits(outcomes[other].a.logsumexp, outcomes[0].a.logsumexp));
         for (std::size_t i = 0; i < x.size(); ++i) {

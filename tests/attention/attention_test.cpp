@@ -63,7 +63,7 @@ TEST_CASE("the gradient of a score is how the loss moves with it") {
   Rng rng(4);
   const Tensor w = normals(rng, {5, 3});
   const Tensor g = grad(sum(mul(a.output, w)), a.scores)[0];
-  for (const std::size_t at : {5, 6, 11, 22}) {
+  for (const std::size_t at : {5u, 6u, 11u, 22u}) {
     const auto loss = [&](double step) {
       std::vector<double> scores = a.scores.to_vector();
       scores[at] += step;
