@@ -6,7 +6,7 @@ usage='Usage: tests/run.sh [--no-install] [SUITE...]
 Suites (all when none is named):
   floors    includes run downwards only
   format    clang-format 14 has nothing to change
-  release   g++, optimised for this machine, warnings are errors: every test program
+  release   g++, optimised for this machine: every test program
   consumer  programs that use the library installed and as a subproject
   clang     clang++, no -march, shared library, warnings are errors: every test program
   asan      g++ with the address, leak and undefined-behaviour sanitizers: every test program
