@@ -267,15 +267,13 @@ void throw_not_boolean(const char* op, const char* argument, DType dtype) {
                                op, argument, to_string(dtype)));
 }
 
-void check_same_float(const char* op, const char* a_name, const Tensor& a, const char* b_name,
-                      const Tensor& b) {
+void throw_not_same_float(const char* op, const char* a_name, const Tensor& a, const char* b_name,
+                          const Tensor& b) {
   check_float(op, a_name, a);
   check_float(op, b_name, b);
-  if (a.dtype() != b.dtype()) {
-    throw DtypeError(
-        fmt::format("[{}] {} and {} must have one dtype: got {} and {}; convert with to()", op,
-                    a_name, b_name, to_string(a.dtype()), to_string(b.dtype())));
-  }
+  throw DtypeError(
+      fmt::format("[{}] {} and {} must have one dtype: got {} and {}; convert with to()", op,
+                  a_name, b_name, to_string(a.dtype()), to_string(b.dtype())));
 }
 
 std::string label(const Tensor& t, const std::string& fallback) {

@@ -105,9 +105,16 @@ inline void check_boolean(const char* op, const char* argument, const Tensor& t)
   const DType dtype = node_of(op, argument, t).dtype;
   if (dtype != DType::boolean) throw_not_boolean(op, argument, dtype);
 }
-/// Throws: DtypeError unless both are defined float tensors of one dtype.
-void check_same_float(const char* op, const char* a_name, const Tensor& a, const char* b_name,
-                      const Tensor& b);
+[[noreturn]] void throw_not_same_float(const char* op, const char* a_name, const Tensor& a,
+                                       const char* b_name, const Tensor& b);
+/// Throws: DtypeError unless both are float tensors of one dtype, GraphError for undefined ones.
+inline void check_same_float(const char* op, const char* a_name, const Tensor& a,
+                             const char* b_name, const Tensor& b) {
+  const Node* na = TensorAccess::node(a);
+  const Node* nb = TensorAccess::node(b);
+  if (na && nb && is_floating(na->dtype) && na->dtype == nb->dtype) return;
+  throw_not_same_float(op, a_name, a, b_name, b);
+}
 
 /// Throws: DtypeError when a fraction meets int64 or boolean, ValueError when int64 cannot hold it.
 void check_number(const char* op, DType dtype, double value);

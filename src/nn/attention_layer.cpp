@@ -1,3 +1,4 @@
+// What the attention layers share: options, positions, streams, hooks.
 #include "softtape/nn/attention_layer.hpp"
 
 #include <fmt/format.h>

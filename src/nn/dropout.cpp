@@ -1,3 +1,4 @@
+// Dropout layer: the op with a stream of its own.
 #include "softtape/nn/dropout.hpp"
 
 #include "nn/sizes.hpp"

@@ -1,3 +1,4 @@
+// Embedding: rows of a table.
 #include "softtape/nn/embedding.hpp"
 
 #include "nn/sizes.hpp"

@@ -1,3 +1,4 @@
+// Linear: a product with the transposed weight, and a bias.
 #include "softtape/nn/linear.hpp"
 
 #include "nn/sizes.hpp"

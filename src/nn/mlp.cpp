@@ -1,3 +1,4 @@
+// Mlp: two linear layers around an activation.
 #include "softtape/nn/mlp.hpp"
 
 #include "softtape/ops/elementwise.hpp"

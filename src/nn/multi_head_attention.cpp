@@ -1,3 +1,4 @@
+// MultiHeadAttention: heads as column blocks of the projections, never split by copying.
 #include "softtape/nn/multi_head_attention.hpp"
 
 #include <fmt/format.h>

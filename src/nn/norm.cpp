@@ -1,3 +1,4 @@
+// Norm layers: parameters around the ops of ops/normalize.hpp.
 #include "softtape/nn/norm.hpp"
 
 #include "nn/sizes.hpp"

@@ -1,3 +1,4 @@
+// Tables of positions, and the bias and slopes of ALiBi.
 #include "softtape/nn/positions.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// SelfAttention: three projections and attention between them.
 #include "softtape/nn/self_attention.hpp"
 
 #include <fmt/format.h>

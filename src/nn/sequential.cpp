@@ -1,3 +1,4 @@
+// Sequential, and the layer that a plain function becomes.
 #include "softtape/nn/sequential.hpp"
 
 #include "graph/node.hpp"

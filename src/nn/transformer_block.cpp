@@ -1,6 +1,6 @@
+// TransformerBlock: the two orders of norm and residual path.
 #include "softtape/nn/transformer_block.hpp"
 
-#include "nn/sizes.hpp"
 #include "softtape/nn/norm.hpp"
 #include "softtape/ops/elementwise.hpp"
 

@@ -189,8 +189,9 @@ NestedNumbers::NestedNumbers(std::initializer_list<NestedNumbers> parts)
   for (const NestedNumbers& part : parts) {
     if (part.sizes_ != first.sizes_) {
       throw ShapeError(
-          fmt::format("[tensor] braces of one depth must hold equally many: ({}) beside ({})",
-                      fmt::join(first.sizes_, ", "), fmt::join(part.sizes_, ", ")));
+          fmt::format("[tensor] braces of one depth must hold equally many: {} beside {}",
+                      to_string(Shape(std::span<const std::int64_t>(first.sizes_))),
+                      to_string(Shape(std::span<const std::int64_t>(part.sizes_)))));
     }
     if (part.kind_ != kind_) {
       kind_ = is_floating(part.kind_) || is_floating(kind_) ? DType::float64 : DType::int64;

@@ -90,6 +90,11 @@ void product_by_loops(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::i
   static constexpr auto kProducts = small_products<T>(std::make_integer_sequence<int, 16>());
   const std::int64_t a_row = a.transposed ? 1 : a.stride;
   const std::int64_t a_column = a.transposed ? a.stride : 1;
+  if (m <= 16) {
+    kProducts[static_cast<std::size_t>(m - 1)](a.data, a_row, a_column, b, c, c_stride, n, k,
+                                               accumulate);
+    return;
+  }
   for (std::int64_t j = 0; j < m; j += 16) {
     const std::int64_t width = std::min<std::int64_t>(16, m - j);
     const MatrixRef<T> columns{b.data + (b.transposed ? j * b.stride : j), b.stride, b.transposed};

@@ -45,81 +45,84 @@ const OpInfo kMatmul{"matmul",
 
 struct Sizes {
   std::int64_t n, k, m;
-  Shape batch;    // leading axes of the result
   bool one_long;  // b serves every row of a: the batch is one product
+  bool single;    // one product, so or because there is no batch
 };
+
+[[noreturn, gnu::cold, gnu::noinline]] void throw_inner_sizes(const Shape& a, const Shape& b,
+                                                              const MatmulOptions& options) {
+  const std::int64_t n = a.dim(options.transpose_a ? -1 : -2);
+  const std::int64_t k = a.dim(options.transpose_a ? -2 : -1);
+  const std::int64_t kb = b.dim(options.transpose_b ? -1 : -2);
+  const std::int64_t m = b.dim(options.transpose_b ? -2 : -1);
+  // The hint names the flag that would make the sizes meet, where there is one.
+  const char* hint = "";
+  if (k == m) {
+    hint = options.transpose_b ? "; drop transpose_b" : "; pass {.transpose_b = true} for a b^T";
+  } else if (n == kb) {
+    hint = options.transpose_a ? "; drop transpose_a" : "; pass {.transpose_a = true} for a^T b";
+  }
+  throw ShapeError(fmt::format("[matmul] inner sizes must match: a is {}{}, b is {}{}, {} != {}{}",
+                               to_string(a), options.transpose_a ? " transposed" : "", to_string(b),
+                               options.transpose_b ? " transposed" : "", k, kb, hint));
+}
+
+Sizes check_sizes(const Shape& a, const Shape& b, const MatmulOptions& options) {
+  Sizes s;
+  s.n = a[a.rank() - (options.transpose_a ? 1 : 2)];
+  s.k = a[a.rank() - (options.transpose_a ? 2 : 1)];
+  s.m = b[b.rank() - (options.transpose_b ? 2 : 1)];
+  if (s.k != b[b.rank() - (options.transpose_b ? 1 : 2)]) throw_inner_sizes(a, b, options);
+  s.one_long = b.rank() == 2 && !options.transpose_a;
+  s.single = s.one_long || (a.rank() == 2 && b.rank() == 2);
+  if (s.one_long) {
+    for (int axis = 0; axis < a.rank() - 2; ++axis) s.n *= a[axis];
+  }
+  return s;
+}
 
 Shape leading(const Shape& shape) {
   return Shape(std::span(shape.begin(), static_cast<std::size_t>(shape.rank() - 2)));
 }
 
-Sizes check_sizes(const Tensor& a, const Tensor& b, const MatmulOptions& options) {
-  const Shape& sa = detail::shape_of(a);
-  const Shape& sb = detail::shape_of(b);
-  const std::int64_t n = sa[sa.rank() - (options.transpose_a ? 1 : 2)];
-  const std::int64_t k = sa[sa.rank() - (options.transpose_a ? 2 : 1)];
-  const std::int64_t kb = sb[sb.rank() - (options.transpose_b ? 1 : 2)];
-  const std::int64_t m = sb[sb.rank() - (options.transpose_b ? 2 : 1)];
-  if (k != kb) {
-    // The hint names the flag that would make the sizes meet, where there is one.
-    const char* hint = "";
-    if (k == m) {
-      hint = options.transpose_b ? "; drop transpose_b" : "; pass {.transpose_b = true} for a b^T";
-    } else if (n == kb) {
-      hint = options.transpose_a ? "; drop transpose_a" : "; pass {.transpose_a = true} for a^T b";
-    }
-    throw ShapeError(
-        fmt::format("[matmul] inner sizes must match: a is {}{}, b is {}{}, {} != {}{}",
-                    to_string(sa), options.transpose_a ? " transposed" : "", to_string(sb),
-                    options.transpose_b ? " transposed" : "", k, kb, hint));
-  }
-  const bool one_long = sb.rank() == 2 && !options.transpose_a;
-  if (one_long) return {sa.rank() == 2 ? n : leading(sa).numel() * n, k, m, {}, true};
-  if (sa.rank() == 2 && sb.rank() == 2) return {n, k, m, {}, false};
-  return {n, k, m, broadcast("matmul", leading(sa), leading(sb)), false};
+[[gnu::noinline]] Shape batched_shape(const Shape& a, const Shape& b, const Sizes& s) {
+  if (s.one_long) return a.with(a.rank() - 1, s.m);
+  const Shape batch = broadcast("matmul", leading(a), leading(b));
+  return batch.inserted(batch.rank(), s.n).inserted(batch.rank() + 1, s.m);
 }
 
-Shape result_shape(const Tensor& a, const Sizes& s) {
-  const Shape& sa = detail::shape_of(a);
-  if (s.one_long && sa.rank() > 2) return sa.with(sa.rank() - 1, s.m);
-  if (s.batch.rank() == 0) return {s.n, s.m};
-  return s.batch.inserted(s.batch.rank(), s.n).inserted(s.batch.rank() + 1, s.m);
-}
-
+// Rows [begin, begin + rows) of one product.
 template <class T>
-void multiply(const Tensor& a, const Tensor& b, Tensor& y, const MatmulOptions& options,
-              const Sizes& s) {
+void multiply_rows(const T* a, const T* b, T* y, const MatmulOptions& options, const Sizes& s,
+                   std::int64_t begin, std::int64_t rows) {
   const std::int64_t a_stride = options.transpose_a ? s.n : s.k;
-  const std::int64_t b_stride = options.transpose_b ? s.k : s.m;
+  detail::gemm(detail::MatrixRef<T>{a + (options.transpose_a ? begin : begin * a_stride), a_stride,
+                                    options.transpose_a},
+               detail::MatrixRef<T>{b, options.transpose_b ? s.k : s.m, options.transpose_b},
+               y + begin * s.m, s.m, rows, s.k, s.m);
+}
+
+// Chunks: several small products, or a block of rows of a large one.
+template <class T>
+[[gnu::noinline]] void multiply_blocks(const Tensor& a, const Tensor& b, const Tensor& y,
+                                       const MatmulOptions& options, const Sizes& s) {
+  const Shape batch = s.single ? Shape{} : leading(y.shape());
+  const detail::BroadcastPlan plan(batch, s.single ? Shape{} : leading(a.shape()),
+                                   s.single ? Shape{} : leading(b.shape()));
   const T* pa = detail::numbers<T>(a);
   const T* pb = detail::numbers<T>(b);
   T* py = detail::fresh_numbers<T>(y);
-  const auto rows_of_one = [&](const T* left, const T* right, T* out, std::int64_t begin,
-                               std::int64_t rows) {
-    detail::gemm(detail::MatrixRef<T>{left + (options.transpose_a ? begin : begin * a_stride),
-                                      a_stride, options.transpose_a},
-                 detail::MatrixRef<T>{right, b_stride, options.transpose_b}, out + begin * s.m, s.m,
-                 rows, s.k, s.m);
-  };
-  const std::int64_t batches = s.batch.numel();
-  if (batches == 1 && s.n * s.k * s.m <= detail::kGrain) {
-    rows_of_one(pa, pb, py, 0, s.n);
-    return;
-  }
-  const detail::BroadcastPlan plan(s.batch, s.one_long ? Shape{} : leading(a.shape()),
-                                   s.one_long ? Shape{} : leading(b.shape()));
-  // Chunks: several small products, or a block of rows of a large one.
   const std::int64_t blocks =
       std::max<std::int64_t>(1, (s.n + detail::kGemmRows - 1) / detail::kGemmRows);
   const std::int64_t cost = std::min(s.n, detail::kGemmRows) * s.k * s.m / 8;
   detail::for_ranges(
-      batches * blocks, detail::row_grain(cost), [&](std::int64_t begin, std::int64_t end) {
+      batch.numel() * blocks, detail::row_grain(cost), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           std::int64_t ia, ib;
           plan.element(i / blocks, ia, ib);
           const std::int64_t row = i % blocks * detail::kGemmRows;
-          rows_of_one(pa + ia * s.n * s.k, pb + ib * s.k * s.m, py + i / blocks * s.n * s.m, row,
-                      std::min(detail::kGemmRows, s.n - row));
+          multiply_rows(pa + ia * s.n * s.k, pb + ib * s.k * s.m, py + i / blocks * s.n * s.m,
+                        options, s, row, std::min(detail::kGemmRows, s.n - row));
         }
       });
 }
@@ -150,14 +153,22 @@ Tensor with_vectors(const Tensor& a, const Tensor& b, const MatmulOptions& optio
 
 Tensor matmul(TensorArg a, TensorArg b, const MatmulOptions& options) {
   detail::check_same_float("matmul", "a", a, "b", b);
-  if (detail::shape_of(a).rank() < 2 || detail::shape_of(b).rank() < 2) {
-    return with_vectors(a, b, options);
-  }
+  const Shape& sa = detail::shape_of(a);
+  const Shape& sb = detail::shape_of(b);
+  if (sa.rank() < 2 || sb.rank() < 2) return with_vectors(a, b, options);
   const DType dtype = detail::TensorAccess::node(a)->dtype;
-  const Sizes sizes = check_sizes(a, b, options);
-  Tensor y = detail::make_tensor(result_shape(*a, sizes), dtype);
-  visit_float(dtype, "matmul",
-              [&](auto zero) { multiply<decltype(zero)>(a, b, y, options, sizes); });
+  const Sizes s = check_sizes(sa, sb, options);
+  const bool matrices = sa.rank() == 2 && sb.rank() == 2;
+  Tensor y = detail::make_tensor(matrices ? Shape{s.n, s.m} : batched_shape(sa, sb, s), dtype);
+  visit_float(dtype, "matmul", [&](auto zero) {
+    using T = decltype(zero);
+    if (s.single && s.n * s.k * s.m <= detail::kGrain) {
+      multiply_rows(detail::numbers<T>(a), detail::numbers<T>(b), detail::fresh_numbers<T>(y),
+                    options, s, 0, s.n);
+    } else {
+      multiply_blocks<T>(a, b, y, options, s);
+    }
+  });
   return detail::record_with(kMatmul, detail::saves_of_product(a, b), std::move(y), {*a, *b},
                              options);
 }

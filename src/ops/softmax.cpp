@@ -85,10 +85,11 @@ Tensor along_axis(const char* op, const Tensor& x, const SoftmaxOptions& options
 
 Tensor softmax(TensorArg x, const SoftmaxOptions& options) {
   return along_axis("softmax", x, options, [](const Tensor& t, const Mask& mask) {
-    const detail::MaskRows rows("softmax", mask, t.shape());
-    Tensor y = detail::make_tensor(t.shape(), t.dtype());
-    const std::int64_t m = t.dim(-1);
-    visit_float(t.dtype(), "softmax", [&](auto zero) {
+    const detail::Node& from = *detail::TensorAccess::node(t);
+    const detail::MaskRows rows("softmax", mask, from.shape);
+    Tensor y = detail::make_tensor(from.shape, from.dtype);
+    const std::int64_t m = from.shape[from.shape.rank() - 1];
+    visit_float(from.dtype, "softmax", [&](auto zero) {
       using T = decltype(zero);
       const T* in = detail::numbers<T>(t);
       T* out = detail::fresh_numbers<T>(y);
@@ -110,14 +111,16 @@ Tensor softmax(TensorArg x, int axis) { return softmax(x, SoftmaxOptions{.axis =
 
 Tensor softmax_vjp(TensorArg p, TensorArg g) {
   detail::check_same_float("softmax_vjp", "p", p, "g", g);
-  if (p->shape() != g->shape() || p->rank() == 0) {
+  const Shape& shape = detail::shape_of(p);
+  if (shape != detail::shape_of(g) || shape.rank() == 0) {
     throw ShapeError(
         fmt::format("[softmax_vjp] shapes must be equal, rank 1 or more: p is {}, g is {}",
                     to_string(p->shape()), to_string(g->shape())));
   }
-  Tensor y = detail::make_tensor(p->shape(), p->dtype());
-  const std::int64_t m = p->dim(-1);
-  visit_float(p->dtype(), "softmax_vjp", [&](auto zero) {
+  const DType dtype = detail::TensorAccess::node(p)->dtype;
+  Tensor y = detail::make_tensor(shape, dtype);
+  const std::int64_t m = shape[shape.rank() - 1];
+  visit_float(dtype, "softmax_vjp", [&](auto zero) {
     using T = decltype(zero);
     const T* weights = detail::numbers<T>(p);
     const T* upstream = detail::numbers<T>(g);

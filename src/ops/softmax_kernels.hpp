@@ -87,14 +87,23 @@ struct NarrowTile {
   void load(const T* x, std::int64_t rows, std::int64_t m) {
     fill(m, T{0});
     for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t j = 0; j < m; ++j) at(r, j) = x[r * m + j];
+      for (std::int64_t j = 0; j < m; ++j) {
+        at(r, j) = *x++;
+        one_by_one(x);
+      }
     }
   }
   void store(T* y, std::int64_t rows, std::int64_t m) {
     for (std::int64_t r = 0; r < rows; ++r) {
-      for (std::int64_t j = 0; j < m; ++j) y[r * m + j] = at(r, j);
+      for (std::int64_t j = 0; j < m; ++j) {
+        *y++ = at(r, j);
+        one_by_one(y);
+      }
     }
   }
+  /// Keeps compilers from making vector code of a short loop whose numbers lie apart, which costs
+  /// several times the loop.
+  static void one_by_one(const T* position) { asm volatile("" : : "r"(position)); }
   /// Every entry of the first m columns.
   auto numbers(std::int64_t m) {
     return Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>, Eigen::AlignedMax>(
@@ -117,6 +126,7 @@ void softmax_narrow(const T* x, T* p, std::int64_t m, std::int64_t first, std::i
       const T* from = x + (begin + r) * m;
       for (std::int64_t j = row.begin; j < row.end; ++j) {
         if (!row.keep || row.keep[j]) shifted.at(r, j) = from[j];
+        NarrowTile<T>::one_by_one(from);
       }
     }
     Column shift = Column{} + kMinusInf<T>;

@@ -29,7 +29,7 @@ def draw_all(rng, parameters):
 
 
 class Heads(nn.MultiheadAttention):
-    """nn.MultiheadAttention whose parameters come in softtape's order, as parts of the stacked ones."""
+    """nn.MultiheadAttention with its parameters in softtape's order, as parts of the stacked ones."""
 
     def parts(self):
         d = self.embed_dim
@@ -45,7 +45,8 @@ def whole(parameters):
 
 
 def layer_cases():
-    out = ["struct Layer {", "  const char* name;", "  unsigned seed;", "  std::vector<double> y, gx;",
+    out = ["struct Layer {", "  const char* name;", "  unsigned seed;",
+           "  std::vector<double> y, gx;",
            "  std::vector<std::vector<double>> gradients;  // in order of the parameters", "};",
            "inline const std::vector<Layer> layers{"]
 

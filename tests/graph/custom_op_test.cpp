@@ -76,6 +76,11 @@ const OpInfo kLooks{"looks",
                       r.set(1, Tensor());
                     },
                     saves_output};
+const OpInfo kAsks{"asks", [](Vjp& r) {
+                     seen_needs = {r.needs(0), r.needs(1)};
+                     r.set(0, r.gy());
+                     r.set(1, r.gy());
+                   }};
 
 }  // namespace
 
@@ -95,12 +100,12 @@ TEST_CASE("an op of one's own has gradients to second order") {
 
 TEST_CASE("an op of one's own takes attributes and any number of inputs") {
   const LeakGuard guard;
-  for (const std::size_t count : {1, 3, 4, 8, 40}) {
+  for (const int count : {1, 3, 4, 8, 40}) {
     std::vector<Tensor> x;
-    for (std::size_t i = 0; i < count; ++i) x.push_back(leaf({0.5 + static_cast<double>(i), 1.0}));
+    for (int i = 0; i < count; ++i) x.push_back(leaf({0.5 + i, 1.0}));
     const Tensor y = sum(power_sum(x, 3));
     const auto g = grad(y, x);
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < g.size(); ++i) {
       const double v = 0.5 + static_cast<double>(i);
       CHECK_NUMBERS(g[i], {3 * v * v, 3.0}, 1e-14);
     }
@@ -168,6 +173,19 @@ TEST_CASE("a rule sees what it needs to know") {
   y = record(kLooks, std::move(y), {x, scalar(3)});
   sum(y).backward();
   CHECK(seen_needs == std::vector<int>{1, 0});
+}
+
+TEST_CASE("a rule is asked only for the inputs of grad()") {
+  const LeakGuard guard;
+  const Tensor x = leaf({1.0, 2.0});
+  const Tensor z = leaf({3.0, 4.0});
+  const auto both = [&] { return sum(record(kAsks, x.detach().clone(), {x, z * 1})); };
+  CHECK_NUMBERS(grad(both(), x)[0], {1.0, 1.0});
+  CHECK(seen_needs == std::vector<int>{1, 0});
+  CHECK_NUMBERS(grad(both(), z)[0], {1.0, 1.0});
+  CHECK(seen_needs == std::vector<int>{0, 1});
+  both().backward();
+  CHECK(seen_needs == std::vector<int>{1, 1});
 }
 
 TEST_CASE("record takes a fresh result and defined inputs") {

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "softtape/graph/grad.hpp"
@@ -162,6 +163,45 @@ TEST_CASE("a hook may run passes of its own on the same graph") {
   CHECK(w.grad().item() == 27);
   // And the outer pass went on where it was.
   CHECK(grad(y, w)[0].item() == 27);
+}
+
+TEST_CASE("a pass inside a hook leaves the outer pass its nodes") {
+  const LeakGuard guard;
+  const Tensor w = leaf(3.0);
+  Tensor h = square(w);
+  Tensor a = h * 2;
+  const Tensor y = a * h;  // h hears from y before the hook on a runs, and from a after it
+  bool inside = false;
+  std::vector<double> seen;
+  h.register_hook([&](const Tensor& g) {
+    if (!inside) seen.push_back(g.item());
+    return Tensor();
+  });
+  a.register_hook([&](const Tensor&) {
+    if (std::exchange(inside, true)) return Tensor();
+    CHECK(grad(a, {w, h}, {.retain_graph = true})[0].item() == 12);
+    inside = false;
+    return Tensor();
+  });
+  y.backward();
+  CHECK(seen == std::vector<double>{36});
+  CHECK(w.grad().item() == 216);
+}
+
+TEST_CASE("a replacement with a graph leaves its graph behind") {
+  const LeakGuard guard;
+  Tensor w = leaf({1.0, 2.0});
+  const Tensor other = leaf({3.0, 4.0});
+  w.register_hook([&](const Tensor& g) {
+    const EnableGrad recording;
+    return g * other;
+  });
+  for (int pass = 1; pass <= 2; ++pass) {
+    sum(w).backward();
+    CHECK_NUMBERS(w.grad(), {3.0 * pass, 4.0 * pass});
+    CHECK_FALSE(w.grad().requires_grad());
+  }
+  CHECK_FALSE(other.grad().defined());
 }
 
 TEST_CASE("a hook may run backward on another graph over the same leaves") {

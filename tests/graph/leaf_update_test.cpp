@@ -22,7 +22,11 @@ using namespace test_support;
 namespace {
 
 // Every way to change a float64 tensor of two numbers in place.
-const std::vector<std::pair<std::string, std::function<void(Tensor&)>>> kUpdates{
+struct Update {
+  std::string name;
+  std::function<void(Tensor&)> call;
+};
+const std::vector<Update> kUpdates{
     {"sub_",
      [](Tensor& x) {
        x.sub_(numbers({1.0, 2.0}));
@@ -79,12 +83,12 @@ TEST_CASE("a tensor may be its own source") {
 
 TEST_CASE("each update bumps the version of the numbers, whoever shares them") {
   const LeakGuard guard;
-  for (const auto& [name, update] : kUpdates) {
-    CAPTURE(name);
+  for (const Update& update : kUpdates) {
+    CAPTURE(update.name);
     Tensor x = numbers({5.0, 6.0});
     const Tensor alias = x.detach();
     CHECK(x.version() == 0);
-    update(x);
+    update.call(x);
     CHECK(x.version() == 1);
     CHECK(alias.version() == 1);
     CHECK(same_bits(alias, x));
@@ -93,21 +97,21 @@ TEST_CASE("each update bumps the version of the numbers, whoever shares them") {
 
 TEST_CASE("a leaf that requires a gradient changes under NoGrad only") {
   const LeakGuard guard;
-  for (const auto& [name, update] : kUpdates) {
-    CAPTURE(name);
+  for (const Update& update : kUpdates) {
+    CAPTURE(update.name);
     Tensor w = leaf({5.0, 6.0}).named("w");
-    const std::string message = refusal(update, w);
-    CHECK_MESSAGE(message.rfind("[" + name + "] 'w' requires a gradient", 0) == 0, message);
+    const std::string message = refusal(update.call, w);
+    CHECK_MESSAGE(message.rfind("[" + update.name + "] 'w' requires a gradient", 0) == 0, message);
     CHECK(contains(message, "NoGrad"));
     CHECK(w.version() == 0);
     CHECK_NUMBERS(w, {5.0, 6.0});
     {
       const NoGrad no_grad;
       const EnableGrad recording;
-      CHECK(refusal(update, w) == message);
+      CHECK(refusal(update.call, w) == message);
     }
     const NoGrad no_grad;
-    update(w);
+    update.call(w);
     CHECK(w.version() == 1);
     CHECK(w.requires_grad());
     CHECK(w.is_leaf());
@@ -118,16 +122,16 @@ TEST_CASE("a computed tensor never changes in place") {
   const LeakGuard guard;
   const NoGrad* off = nullptr;
   for (const bool no_grad : {false, true}) {
-    for (const auto& [name, update] : kUpdates) {
-      CAPTURE(name);
+    for (const Update& update : kUpdates) {
+      CAPTURE(update.name);
       const Tensor w = leaf({5.0, 6.0});
       const Tensor y = (w * 2).named("y");
       const Tensor flat = reshape(w, {2, 1});
       if (no_grad) off = new NoGrad;
-      const std::string message = refusal(update, y);
-      const std::string view = refusal(update, flat);
+      const std::string message = refusal(update.call, y);
+      const std::string view = refusal(update.call, flat);
       delete std::exchange(off, nullptr);
-      CHECK_MESSAGE(message.rfind("[" + name + "] only a leaf may change in place", 0) == 0,
+      CHECK_MESSAGE(message.rfind("[" + update.name + "] only a leaf may change in place", 0) == 0,
                     message);
       CHECK(contains(message, "'y' was computed by op 'mul'"));
       CHECK(contains(view, "op 'reshape'"));

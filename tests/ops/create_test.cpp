@@ -190,7 +190,7 @@ TEST_CASE("factories refuse what cannot be") {
   CHECK_REFUSED(ValueError, "[linspace] bounds must be finite", linspace(0, nan, 3));
   CHECK_REFUSED(ValueError, "[linspace] bounds must be finite and count not", linspace(0, 1, -1));
   CHECK_REFUSED(DtypeError, "[linspace] needs a float", linspace(0, 1, 3, integer));
-  CHECK_REFUSED(ShapeError, "[tensor] braces of one depth must hold equally many: (2) beside (1)",
+  CHECK_REFUSED(ShapeError, "[tensor] braces of one depth must hold equally many: (2,) beside (1,)",
                 tensor({{1, 2}, {3}}));
   CHECK_REFUSED(ShapeError, "[tensor] braces of one depth", tensor({{1, 2}, 3}));
   CHECK_REFUSED(ShapeError, "[shape] at most 6 axes", tensor({{{{{{{1}}}}}}}));
