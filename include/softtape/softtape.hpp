@@ -17,6 +17,8 @@
 #include "softtape/graph/grad.hpp"
 #include "softtape/graph/op.hpp"
 #include "softtape/graph/tensor.hpp"
+#include "softtape/io/file.hpp"
+#include "softtape/io/table.hpp"
 #include "softtape/nn/attention_layer.hpp"
 #include "softtape/nn/dropout.hpp"
 #include "softtape/nn/embedding.hpp"
