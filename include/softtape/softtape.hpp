@@ -57,4 +57,5 @@
 #include "softtape/study/function.hpp"
 #include "softtape/study/gradcheck.hpp"
 #include "softtape/study/trace.hpp"
+#include "softtape/train/tasks.hpp"
 #include "softtape/version.hpp"
