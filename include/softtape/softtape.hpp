@@ -57,4 +57,6 @@
 #include "softtape/study/function.hpp"
 #include "softtape/study/gradcheck.hpp"
 #include "softtape/study/trace.hpp"
+#include "softtape/train/char_text.hpp"
+#include "softtape/train/tasks.hpp"
 #include "softtape/version.hpp"
