@@ -36,9 +36,10 @@ class SOFTTAPE_API Part {
 
 /// What a checkpoint file holds, for inspection.
 struct SOFTTAPE_API Checkpoint {
-  State tensors;  ///< under their full names, "PART.ENTRY"
-  Metadata metadata;
+  State tensors;                   ///< under their full names, "PART.ENTRY"
   std::vector<std::string> parts;  ///< in the order in which they were saved
+  Metadata metadata;               ///< what save_checkpoint was given
+  std::string softtape_version;    ///< of the library that wrote it: "0.1.0"
 
   /// The state of one part, names without "PART.": what its load_state takes.
   /// Throws: ValueError when there is no such part.
