@@ -56,5 +56,8 @@
 #include "softtape/study/derivatives.hpp"
 #include "softtape/study/function.hpp"
 #include "softtape/study/gradcheck.hpp"
+#include "softtape/study/probes.hpp"
+#include "softtape/study/scores.hpp"
+#include "softtape/study/starvation.hpp"
 #include "softtape/study/trace.hpp"
 #include "softtape/version.hpp"
