@@ -106,6 +106,18 @@ double spectral(Row weights) {
   return second + low + (high - low) / 2;
 }
 
+// ln of the winner's weight is ln(1 - w): near 1 the weight itself has lost the digits of w.
+double entropy_of(Row weights) {
+  const Distribution row(weights);
+  if (row.poisoned) return kNaN;
+  if (row.saturated) return 0;
+  double sum = -row.p[row.top] * std::log1p(-row.losers);
+  for (std::size_t j = 0; j < row.p.size(); ++j) {
+    if (j != row.top && row.p[j] > 0) sum -= row.p[j] * std::log(row.p[j]);
+  }
+  return sum;
+}
+
 double gini_of(std::vector<double> p) {
   std::sort(p.begin(), p.end());
   double sum = 0;
@@ -151,11 +163,8 @@ bool every_key(std::size_t) { return true; }
 }  // namespace
 
 Tensor entropy(const Tensor& weights) {
-  return detail::map_rows(weight_rows("entropy", weights), 8, [](Row p, std::int64_t) {
-    double sum = 0;
-    for (const double x : p) sum -= x == 0 ? 0 : x * std::log(x);
-    return sum;
-  });
+  return detail::map_rows(weight_rows("entropy", weights), 8,
+                          [](Row p, std::int64_t) { return entropy_of(p); });
 }
 
 Tensor effective_keys(const Tensor& weights) {

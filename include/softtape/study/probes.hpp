@@ -5,6 +5,8 @@
 // the last axis; a row is one query's weights P, scores S or their gradients, under any leading
 // axes. Results are float64 whatever the input is. Hidden keys have weight 0 and count for nothing;
 // a row that sees no key gives 0, a NaN poisons its own row alone. Logarithms are natural (nats).
+// Entropy and Jacobians divide a row by its sum first, and take 1 - p of the winner as the sum of
+// the other weights: a saturated row keeps its digits, in float32 too.
 //
 // Throws (all): GraphError for an undefined tensor, DtypeError unless float, ShapeError for rank 0
 // or shapes that differ, ValueError for a negative weight (scores passed for weights) or an option
@@ -31,8 +33,7 @@ SOFTTAPE_API Tensor gini(const Tensor& weights, const Mask& mask = {});
 
 /// J = dp/ds = diag(p) - p p^T of each row. Its diagonal p_j (1 - p_j) is computed as p_j times the
 /// sum of the others, so that no entry cancels and rows sum to 0.
-/// Shapes: weights (..., m), result (..., m, m). As for the norms below, a row is divided by its
-/// sum first.
+/// Shapes: weights (..., m), result (..., m, m).
 SOFTTAPE_API Tensor softmax_jacobian(const Tensor& weights);
 
 /// ||J||_F of each row, a sum of positive terms centred on the winner: relative precision near that
