@@ -135,7 +135,8 @@ Parsed parse(int argc, char** argv) {
   app.add_flag("--quiet", o.quiet, "Nothing on stdout but errors' absence");
   app.add_flag("--no-progress", no_progress, "No progress on stderr");
   app.add_flag("--no-report", no_report, "No figures and no report.html");
-  app.set_version_flag("--version", fmt::format("starvation (softtape {})", SOFTTAPE_VERSION));
+  app.set_version_flag("--version",
+                       fmt::format("starvation (softtape {})", SOFTTAPE_VERSION_STRING));
 
   try {
     app.parse(argc, argv);
@@ -224,7 +225,7 @@ int run(const Options& options, const std::string& command) {
 
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begun;
   results.run = options.listed;
-  results.run.emplace_back("version", SOFTTAPE_VERSION);
+  results.run.emplace_back("version", SOFTTAPE_VERSION_STRING);
   results.run.emplace_back("cpu_features", cpu_features());
   results.run.emplace_back("wall_seconds", fmt::format("{:.1f}", wall.count()));
   write_tables(results, options.out);
