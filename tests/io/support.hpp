@@ -21,7 +21,11 @@ namespace io_test {
 class Folder {
  public:
   Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "softtape-XXXXXX").string();
+    // In memory where there is such a place: thousands of small files are written here.
+    const bool in_memory = ::access("/dev/shm", W_OK) == 0;
+    const std::filesystem::path parent =
+        in_memory ? "/dev/shm" : std::filesystem::temp_directory_path();
+    std::string name = (parent / "softtape-XXXXXX").string();
     REQUIRE(::mkdtemp(name.data()) != nullptr);
     path_ = name;
   }
