@@ -8,6 +8,7 @@ Suites (all when none is named):
   format    clang-format 14 has nothing to change
   release   g++, optimised for this machine: every test program
   consumer  programs that use the library installed and as a subproject
+  fuzz      libFuzzer on the readers of files, a few seconds for each
   clang     clang++, no -march, shared library, warnings are errors: every test program
   asan      g++ with the address, leak and undefined-behaviour sanitizers: every test program
   tsan      clang++ with libomp and the thread sanitizer: test cases with [thread] in their name
@@ -18,7 +19,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 source "$root/examples/setup.sh"
 
-all_suites=(floors format release consumer clang asan tsan)
+all_suites=(floors format release consumer clang fuzz asan tsan)
 install=true
 chosen=()
 for argument in "$@"; do
@@ -117,10 +118,33 @@ run_consumer() {
   tests/consumer/run.sh "$build" "$tally"
 }
 
+configure_clang() {
+  CXX=clang++ configure "$build/clang" -Dwerror=true -Ddefault_library=shared -Dexamples=false
+}
+
 run_clang() {
   if missing clang++ clang; then return; fi
-  CXX=clang++ build_and_run clang configure "$build/clang" -Dwerror=true \
-    -Ddefault_library=shared -Dexamples=false
+  build_and_run clang configure_clang
+}
+
+# Inputs are the same in every run; longer runs: build/clang/tests/NAME_fuzz -help=1.
+run_fuzz() {
+  local name
+  if missing clang++ fuzz; then return; fi
+  if ! configure_clang >"$build/fuzz.log" 2>&1; then
+    failed "fuzz: set-up"
+  elif ! grep -q '^build fuzz:' "$build/clang/build.ninja"; then
+    left_out=true
+    say "  not run: this clang++ cannot link -fsanitize=fuzzer"
+  elif ! meson compile -C "$build/clang" fuzz >"$build/fuzz.log" 2>&1; then
+    failed "fuzz: build"
+    grep -E -A 5 'error|FAILED' "$build/fuzz.log" | head -n 60
+  else
+    for name in checkpoint npy safetensors; do
+      check "fuzz: $name, 20000 inputs" "$build/clang/tests/${name}_fuzz" -runs=20000 -seed=1 \
+        -max_len=4096 -malloc_limit_mb=64 -artifact_prefix="$build/fuzz-$name-"
+    done
+  fi
 }
 
 run_asan() {
