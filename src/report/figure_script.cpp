@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kKeyRow = 22;
+constexpr std::string_view kNext = ", \\\n     ";  // between the parts of a plot command
 
 // gnuplot takes single-quoted text as it is, but for the quote itself.
 std::string quoted(std::string_view text) {
@@ -148,8 +149,9 @@ Ranges ranges_of(const Panel& panel) {
     const double half = one.mark == Mark::bars ? one.bar_width / 2 : 0;
     if (one.mark == Mark::bars) bars = true;
     for (std::size_t i = 0; i < one.x.size(); ++i) {
-      x.add(one.x[i] - half);
-      x.add(one.x[i] + half);
+      const double at = panel.x.log ? one.x[i] * (1 + one.shift) : one.x[i] + one.shift;
+      x.add(at - half);
+      x.add(at + half);
       y.add(one.y[i]);
       if (!one.low.empty()) {
         y.add(one.low[i]);
@@ -241,6 +243,20 @@ std::string reference_commands(const Panel& panel, const Ranges& ranges) {
   return out;
 }
 
+// How a series is drawn; the same in the plot and in the key.
+std::string style_of(const Series& series, const Look& look) {
+  if (series.mark == Mark::bars) {
+    return fmt::format("boxes lc rgb '{0}' fs transparent solid {1} border lc rgb '{0}'",
+                       look.colour, look.fill);
+  }
+  const std::string line = fmt::format("lw 2 dt {}", look.dash);
+  const std::string points = fmt::format("pt {} ps 0.6", look.point);
+  const std::string colour = fmt::format("lc rgb '{}' ", look.colour);
+  if (series.mark == Mark::line) return "lines " + colour + line;
+  if (series.mark == Mark::points) return "points " + colour + points;
+  return "linespoints " + colour + line + ' ' + points;
+}
+
 std::string series_commands(const Panel& panel, const std::string& file, int& block) {
   // Bands lie under all lines.
   std::string bands, lines;
@@ -249,29 +265,19 @@ std::string series_commands(const Panel& panel, const std::string& file, int& bl
     if (one.x.empty()) continue;
     const Look look = look_of(one, i);
     const std::string data = fmt::format("{} index {} using ", file, block++);
+    const std::string x = one.shift == 0 ? "1"
+                          : panel.x.log  ? fmt::format("($1*{})", 1 + one.shift)
+                                         : fmt::format("($1+{})", one.shift);
+    const std::string width = one.mark == Mark::bars ? fmt::format(":({})", one.bar_width) : "";
     if (!one.low.empty()) {
       bands += fmt::format(
-          "{}1:3:4 with filledcurves fc rgb '{}' fs transparent solid 0.16 "
-          "noborder notitle, \\\n     ",
-          data, look.colour);
+          "{}{}:3:4 with filledcurves fc rgb '{}' fs transparent solid 0.16 noborder notitle{}",
+          data, x, look.colour, kNext);
     }
-    if (one.mark == Mark::bars) {
-      lines += fmt::format(
-          "{0}1:2:({1}) with boxes lc rgb '{2}' fs transparent solid {3} border lc rgb '{2}'", data,
-          one.bar_width, look.colour, look.fill);
-    } else {
-      const bool line = one.mark != Mark::points, points = one.mark != Mark::line;
-      lines += fmt::format("{}1:2 with {} lc rgb '{}'", data,
-                           line && points ? "linespoints"
-                           : line         ? "lines"
-                                          : "points",
-                           look.colour);
-      if (line) lines += fmt::format(" lw 2 dt {}", look.dash);
-      if (points) lines += fmt::format(" pt {} ps 0.55", look.point);
-    }
-    lines += " notitle, \\\n     ";
+    lines += fmt::format("{}{}:2{} with {} notitle{}", data, x, width, style_of(one, look), kNext);
   }
-  return bands + lines;
+  const std::string all = bands + lines;
+  return all.substr(0, all.size() - kNext.size());
 }
 
 // The cells of cividis (Nuñez, Anderton and Renslow 2018), even in lightness for every eye; and a
@@ -344,21 +350,7 @@ std::string key_commands(const Figure& figure, const Layout& at) {
       key_columns(figure, at.width), detail::ink.light);
   out += "plot 2 with lines notitle";
   for (const auto& [series, look] : key_entries(figure)) {
-    const bool bars = series->mark == Mark::bars;
-    out += ", \\\n     keyentry with ";
-    if (bars) {
-      out += fmt::format("boxes lc rgb '{0}' fs transparent solid {1} border lc rgb '{0}'",
-                         look.colour, look.fill);
-    } else {
-      const bool line = series->mark != Mark::points, points = series->mark != Mark::line;
-      out += fmt::format("{} lc rgb '{}'",
-                         line && points ? "linespoints"
-                         : line         ? "lines"
-                                        : "points",
-                         look.colour);
-      if (line) out += fmt::format(" lw 2 dt {}", look.dash);
-      if (points) out += fmt::format(" pt {} ps 0.7", look.point);
-    }
+    out += std::string(kNext) + "keyentry with " + style_of(*series, look);
     out += " title " + quoted(series->name);
   }
   return out + '\n';
@@ -374,7 +366,8 @@ std::string figure_script(const Figure& figure) {
   std::string out = fmt::format(
       "# Draws {0}.svg from {0}.dat: gnuplot {0}.gp > {0}.svg\n"
       "set terminal svg size {1:.0f},{2:.0f} dynamic noenhanced font 'sans-serif,13'\n"
-      "set encoding utf8\nset multiplot\nset key off\nset format '%g'\nset format cb '%g'\n",
+      "set encoding utf8\nset multiplot\nset key off\nset jitter overlap 0.5 spread 0.6\nset "
+      "format '%g'\nset format cb '%g'\n",
       figure.name, at.width, at.height);
   int block = 0;
   for (std::size_t i = 0; i < figure.panels.size(); ++i) {
@@ -410,9 +403,7 @@ std::string figure_script(const Figure& figure) {
       out += heat_map_commands(panel.heat_map, file, static_cast<int>(i), block);
     } else {
       out += reference_commands(panel, ranges);
-      std::string plot = "plot " + series_commands(panel, file, block);
-      plot.resize(plot.rfind(','));
-      out += plot + '\n';
+      out += "plot " + series_commands(panel, file, block) + '\n';
     }
   }
   return out + key_commands(figure, at);

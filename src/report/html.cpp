@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "report/escape.hpp"
@@ -137,6 +138,10 @@ void HtmlPage::heading(const std::string& title) { body_ += "<h3>" + rich_text(t
 
 void HtmlPage::paragraph(const std::string& text) { body_ += "<p>" + rich_text(text) + "</p>\n"; }
 
+void HtmlPage::preface(const std::string& text) {
+  preface_ += "<p class=\"note\">" + rich_text(text) + "</p>\n";
+}
+
 void HtmlPage::note(const std::string& text) {
   body_ += "<p class=\"note\">" + rich_text(text) + "</p>\n";
 }
@@ -208,7 +213,7 @@ std::string HtmlPage::str() const {
   out += detail::html_style;
   out += "</style>\n</head>\n<body>\n<header>\n<h1>" + rich_text(title_) + "</h1>\n";
   if (!lead_.empty()) out += "<p>" + rich_text(lead_) + "</p>\n";
-  out += "</header>\n";
+  out += preface_ + "</header>\n";
   if (sections_ > 1) out += "<nav aria-label=\"Contents\"><ol>\n" + contents_ + "</ol></nav>\n";
   return out + "<main>\n" + body_ + "</main>\n</body>\n</html>\n";
 }

@@ -20,7 +20,7 @@ h1,h2,h3,table,nav,figcaption,summary,.cards,.note{
 font-family:system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",Arial,sans-serif}
 h1{font-size:2.3rem;line-height:1.15;letter-spacing:-.02em;margin-top:0;margin-bottom:.6rem;
 text-wrap:balance}
-header p{font-size:1.2rem;line-height:1.5;color:var(--soft);margin-top:0}
+header p:not(.note){font-size:1.2rem;line-height:1.5;color:var(--soft);margin-top:0}
 h2{font-size:1.5rem;line-height:1.25;letter-spacing:-.01em;margin-top:3.5rem;margin-bottom:.6rem;
 padding-top:1.1rem;border-top:1px solid var(--line)}
 h3{font-size:1.1rem;margin-top:2rem;margin-bottom:.4rem}

@@ -15,7 +15,7 @@
 namespace softtape {
 
 /// How the entries of a series are drawn.
-enum class Mark { line, line_points, points, bars };
+enum class Mark { line, line_points, points, bars };  // points at one place spread sideways
 
 /// Points (x, y) in order. A number that is not finite leaves a gap.
 struct Series {
@@ -27,6 +27,7 @@ struct Series {
   Mark mark = Mark::line;
   int look = -1;         ///< colour, dash and point of 8 kinds; -1: its place in the panel
   double bar_width = 1;  ///< in units of x
+  double shift = 0;      ///< drawn this far to the right; on a log axis 0.1 is a tenth of x
 };
 
 /// A straight line across a panel, named at its end.

@@ -31,6 +31,8 @@ class SOFTTAPE_API HtmlPage {
   void section(const std::string& title);
   void heading(const std::string& title);
   void paragraph(const std::string& text);
+  /// A remark in a box above the contents, wherever the page has got to.
+  void preface(const std::string& text);
   /// A remark in a box.
   void note(const std::string& text);
   void list(const std::vector<std::string>& items, bool numbered = false);
@@ -51,6 +53,7 @@ class SOFTTAPE_API HtmlPage {
  private:
   std::string title_;
   std::string lead_;
+  std::string preface_;
   std::string contents_;
   std::string body_;
   int sections_ = 0;
