@@ -62,24 +62,24 @@ int TrainResult::exit_code() const {
 Trainer::Trainer(Optimizer& optimizer, LossFunction loss, TrainerOptions options)
     : optimizer_(optimizer),
       loss_(std::move(loss)),
-      options_((check(loss_, options), std::move(options))),
+      options_(checked(loss_, std::move(options))),
       scheduler_(optimizer, options_.schedule),
       parameters_(optimizer.parameters()) {
-  for (const auto& [name, parameter] : *parameters_) {
-    const bool owned =
-        std::any_of(options_.parts.begin(), options_.parts.end(), [&](const Part& p) {
-          const auto* module = dynamic_cast<const Module*>(&p.object());
-          const auto own = module ? module->parameters() : std::vector<Tensor>();
-          return std::any_of(own.begin(), own.end(),
-                             [&](const Tensor& t) { return t.is_same(parameter); });
-        });
-    if (!owned) loose_.parameters.emplace_back(name, parameter);
+  std::vector<Tensor> owned;
+  for (const Part& part : options_.parts) {
+    if (const auto* module = dynamic_cast<const Module*>(&part.object())) {
+      for (const Tensor& parameter : module->parameters()) owned.push_back(parameter);
+    }
+  }
+  for (const auto& entry : *parameters_) {
+    const auto is_it = [&](const Tensor& t) { return t.is_same(entry.second); };
+    if (std::none_of(owned.begin(), owned.end(), is_it)) loose_.parameters.push_back(entry);
   }
 }
 
 Trainer::~Trainer() = default;
 
-void Trainer::check(const LossFunction& loss, const TrainerOptions& o) {
+TrainerOptions Trainer::checked(const LossFunction& loss, TrainerOptions o) {
   const auto least = [](const char* rule, const char* name, std::int64_t value, std::int64_t low) {
     detail::require_least("Trainer", rule, name, value, low);
   };
@@ -115,6 +115,7 @@ void Trainer::check(const LossFunction& loss, const TrainerOptions& o) {
     }
     taken.push_back(part.name());
   }
+  return o;
 }
 
 std::vector<Part> Trainer::all_parts() {

@@ -147,7 +147,7 @@ class SOFTTAPE_API Trainer {
   };
   struct Gradients;
 
-  static void check(const LossFunction& loss, const TrainerOptions& options);
+  static TrainerOptions checked(const LossFunction& loss, TrainerOptions options);
   std::vector<Part> all_parts();
   Gradients gradients();
   void record(std::int64_t step, const Metrics& metrics);

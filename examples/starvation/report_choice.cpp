@@ -1,0 +1,115 @@
+// Picks the two-by-two, the sweep over learning rates and the remedies out of all settings.
+#include "report_choice.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace starvation {
+
+Headline headline_of(const std::vector<Outcome>& all) {
+  std::vector<const Outcome*> candidates;
+  double dk = 0;
+  for (const Outcome& one : all) {
+    const Setting& s = one.setting;
+    const bool fits = s.task == "recall" && s.remedy == "-" && s.optimizer == "sgd" &&
+                      s.lr_qk == s.lr && (s.scale == "inv_sqrt_dk" || s.scale == "none");
+    if (!fits) continue;
+    candidates.push_back(&one);
+    if (s.init_gain != 1 && dk != 256) dk = s.dk == 256 ? 256 : std::max(dk, s.dk);
+  }
+  const auto at_rate = [&](double lr) {
+    Headline found;
+    for (const Outcome* one : candidates) {
+      const Setting& s = one->setting;
+      if (s.dk != dk || s.lr != lr) continue;
+      const double spread = score_std(s);
+      const bool narrow = spread > 0.5 && spread < 2;
+      const bool wide = spread > std::sqrt(s.dk) / 2 && spread > std::sqrt(2 * std::log(s.T));
+      const bool scaled = s.scale == "inv_sqrt_dk";
+      if (narrow) (scaled ? found.scaled_narrow : found.unscaled_narrow) = one;
+      if (wide && !narrow) (scaled ? found.scaled_wide : found.unscaled_wide) = one;
+    }
+    return found;
+  };
+  const auto filled = [](const Headline& headline) {
+    const std::vector<const Outcome*> cells = headline.cells();
+    return std::count_if(cells.begin(), cells.end(), [](const Outcome* one) { return one; });
+  };
+  if (dk == 0) return {};
+  Headline found = at_rate(10);
+  for (const Outcome* one : candidates) {
+    const Headline other = at_rate(one->setting.lr);
+    if (filled(other) > filled(found)) found = other;
+  }
+  return found;
+}
+
+std::vector<const Outcome*> sweep_of(const std::vector<Outcome>& all,
+                                     const std::string& optimizer) {
+  std::map<double, std::size_t> runs_of_T;
+  for (const Outcome& one : all) {
+    if (one.setting.task == "recall") ++runs_of_T[one.setting.T];
+  }
+  double T = 0;
+  for (const auto& [value, count] : runs_of_T) {
+    if (T == 0 || count > runs_of_T[T]) T = value;
+  }
+  std::map<double, std::set<double>> rates;
+  std::vector<const Outcome*> out;
+  for (const Outcome& one : all) {
+    const Setting& s = one.setting;
+    const bool scales = s.scale == "inv_sqrt_dk" || s.scale == "none";
+    if (s.task != "recall" || s.T != T || s.optimizer != optimizer || !s.plain() || !scales) {
+      continue;
+    }
+    rates[s.dk].insert(s.lr);
+    out.push_back(&one);
+  }
+  std::size_t most = 0;
+  for (const auto& [dk, of_dk] : rates) most = std::max(most, of_dk.size());
+  // A control has a learning rate or two; it is no sweep.
+  std::erase_if(out, [&](const Outcome* one) { return rates[one->setting.dk].size() < most; });
+  return out;
+}
+
+std::vector<const Outcome*> remedies_of(const std::vector<Outcome>& all) {
+  const auto is_remedy = [](const Setting& s) {
+    return s.task == "recall" && s.optimizer == "sgd" && s.lr_qk == s.lr &&
+           (s.remedy != "-" || (s.scale != "inv_sqrt_dk" && s.scale != "none"));
+  };
+  std::map<double, int> widths;
+  double dk = 0;
+  for (const Outcome& one : all) {
+    if (is_remedy(one.setting)) ++widths[one.setting.dk];
+  }
+  for (const auto& [value, count] : widths) {
+    if (dk == 0 || count > widths[dk]) dk = value;
+  }
+  if (dk == 0) return {};
+  std::map<std::tuple<std::string, std::string, double>, std::vector<const Outcome*>> groups;
+  std::vector<std::tuple<std::string, std::string, double>> order{{"inv_sqrt_dk", "-", 1.0},
+                                                                  {"none", "-", 1.0}};
+  double T = 0;
+  for (const Outcome& one : all) {
+    if (is_remedy(one.setting) && one.setting.dk == dk) T = one.setting.T;
+  }
+  for (const Outcome& one : all) {
+    const Setting& s = one.setting;
+    if (s.task != "recall" || s.optimizer != "sgd" || s.lr_qk != s.lr || s.dk != dk || s.T != T) {
+      continue;
+    }
+    const std::tuple key{s.scale, s.remedy, s.init_gain};
+    if (std::find(order.begin(), order.end(), key) == order.end()) order.push_back(key);
+    groups[key].push_back(&one);
+  }
+  std::vector<const Outcome*> out;
+  for (const auto& key : order) {
+    if (const Outcome* one = best(groups[key])) out.push_back(one);
+  }
+  return out;
+}
+
+}  // namespace starvation
