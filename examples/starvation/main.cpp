@@ -17,6 +17,7 @@
 #include "laws.hpp"
 #include "output.hpp"
 #include "parts.hpp"
+#include "report.hpp"
 #include "softtape/base/error.hpp"
 #include "softtape/base/parallel.hpp"
 #include "softtape/train/interrupt.hpp"
@@ -229,9 +230,13 @@ int run(const Options& options, const std::string& command) {
   results.run.emplace_back("cpu_features", cpu_features());
   results.run.emplace_back("wall_seconds", fmt::format("{:.1f}", wall.count()));
   write_tables(results, options.out);
+  if (options.report) write_report(results, options.out);
   if (!options.quiet && !say) fmt::print("{}", table_for_programs(results, options.format));
   if (say && !results.laws.empty()) say_laws(results);
-  if (say) fmt::print("\n{:.1f} s; tables in {}\n", wall.count(), options.out);
+  if (say) {
+    fmt::print("\n{:.1f} s. Tables in {}{}\n", wall.count(), options.out,
+               options.report ? "; open report.html there in a browser" : "");
+  }
   if (!whole) {
     fmt::print(stderr, "starvation: interrupted; what was finished is in {}\n", options.out);
     return kInterrupted;
