@@ -210,6 +210,6 @@ double score_std(const Setting& s) {
   return kNan;
 }
 
-std::string digits(double x) { return fmt::format("{:.4g}", x); }
+std::string digits(double x) { return std::isnan(x) ? "NaN" : fmt::format("{:.4g}", x); }
 
 }  // namespace starvation

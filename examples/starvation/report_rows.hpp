@@ -35,7 +35,7 @@ class Rows {
 
 /// What a training run was, but for its seed.
 struct Setting {
-  std::string task, scale, remedy, optimizer;
+  std::string task{}, scale{}, remedy{}, optimizer{};
   double dk = 0, T = 0, init_gain = 1, lr = 0, lr_qk = 0;
   bool operator==(const Setting&) const = default;
   /// Neither a remedy nor a start of its own nor a learning rate of Wq and Wk apart.
