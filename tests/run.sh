@@ -3,7 +3,7 @@
 # `N passed, N failed`: doctest cases, and one for each check that is not a doctest program.
 usage='Usage: tests/run.sh [--no-install] [SUITE...]
 
-Suites (all when none is named):
+Suites (all but the last when none is named):
   floors    includes run downwards only
   format    clang-format 14 has nothing to change
   release   g++, optimised for this machine: every test program
@@ -12,6 +12,7 @@ Suites (all when none is named):
             sanitizers: every test program
   fuzz      libFuzzer on the readers of files, a few seconds for each
   tsan      clang++ with libomp and the thread sanitizer: test cases with [thread] in their name
+  laws      the whole main experiment, `starvation --full`: only when named, it takes minutes
 
 Logs are build/NAME.log. Exit code 0 when something passed and nothing failed.'
 set -uo pipefail
@@ -19,7 +20,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 source "$root/examples/setup.sh"
 
-all_suites=(floors format release consumer asan fuzz tsan)
+all_suites=(floors format release consumer asan fuzz tsan laws)
 install=true
 chosen=()
 for argument in "$@"; do
@@ -38,7 +39,7 @@ done
 named=true
 if [ ${#chosen[@]} -eq 0 ]; then
   named=false
-  chosen=("${all_suites[@]}")
+  chosen=("${all_suites[@]:0:${#all_suites[@]}-1}")  # laws only when named
 fi
 
 build=$root/build
@@ -165,6 +166,14 @@ run_tsan() {
   local run_arguments=(--filter '*[thread]*' --built)
   # Only what was compiled here is instrumented; libfmt and libomp are not.
   TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 build_and_run tsan configure_tsan
+}
+
+# Every law with all its seeds; the release suite holds them with a few.
+run_laws() {
+  configure_release >"$build/release.log" 2>&1 && meson compile -C "$build/release" starvation \
+    >>"$build/release.log" 2>&1 || { failed "laws: build"; return; }
+  check "laws: starvation --full" "$build/release/examples/starvation" --full --no-report \
+    --no-progress --force --only init,train --out "$build/laws"
 }
 
 build_targets=()

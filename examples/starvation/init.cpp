@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "jobs.hpp"
+#include "output.hpp"
 #include "parts.hpp"
 #include "recall.hpp"
 #include "softtape/study/scores.hpp"

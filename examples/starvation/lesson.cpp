@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "output.hpp"
 #include "parts.hpp"
 #include "softtape/attention/attention.hpp"
 #include "softtape/base/random.hpp"

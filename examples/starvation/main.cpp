@@ -25,10 +25,6 @@
 
 namespace starvation {
 
-void say_heading(const std::string& words) {
-  fmt::print("\n{}\n{}\n", words, std::string(words.size(), '-'));
-}
-
 namespace {
 
 enum Exit { kOk = 0, kLawFailed = 1, kUsage = 2, kFiles = 3, kNonFinite = 4, kInterrupted = 130 };

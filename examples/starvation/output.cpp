@@ -104,6 +104,10 @@ std::string table_for_programs(const Results& results, const std::string& format
   return out + "\n]\n";
 }
 
+void say_heading(const std::string& words) {
+  fmt::print("\n{}\n{}\n", words, std::string(words.size(), '-'));
+}
+
 std::string cpu_features() {
   std::string out;
 #if defined(__x86_64__)

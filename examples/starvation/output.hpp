@@ -20,6 +20,9 @@ void write_tables(const Results& results, const std::string& folder);
 /// One table for programs: of the last part that ran and has a summary. `format`: csv or json.
 std::string table_for_programs(const Results& results, const std::string& format);
 
+/// Prints a heading on stdout.
+void say_heading(const std::string& words);
+
 /// What the machine computes with.
 std::string cpu_features();
 

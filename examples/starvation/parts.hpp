@@ -20,7 +20,4 @@ bool run_train(const Options& options, Results& results, bool say);
 /// Throws: softtape::IoError for a text that cannot be used.
 bool run_text(const Options& options, Results& results, bool say);
 
-/// Prints a heading.
-void say_heading(const std::string& words);
-
 }  // namespace starvation

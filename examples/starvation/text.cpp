@@ -10,6 +10,7 @@
 
 #include "jobs.hpp"
 #include "laws.hpp"
+#include "output.hpp"
 #include "parts.hpp"
 #include "recall.hpp"
 #include "softtape/base/error.hpp"

@@ -9,6 +9,7 @@
 
 #include "jobs.hpp"
 #include "laws.hpp"
+#include "output.hpp"
 #include "parts.hpp"
 #include "recall.hpp"
 #include "softtape/train/interrupt.hpp"

@@ -19,21 +19,14 @@
 #include "softtape/ops/shape.hpp"
 #include "softtape/ops/softmax.hpp"
 #include "support/compare.hpp"
+#include "support/sanitizers.hpp"
 #include "support/threads.hpp"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
 
 namespace {
 std::atomic<long> allocations{0};
 }
 
-#ifdef SANITIZED
+#ifdef SOFTTAPE_SANITIZED
 
 extern "C" int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void*,
                                                                            std::size_t),

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "../../examples/starvation/results.hpp"
+#include "results.hpp"
 #include "softtape/ops/create.hpp"
 
 namespace made_up {

@@ -7,8 +7,8 @@
 #include <limits>
 #include <utility>
 
-#include "../../examples/starvation/figures.hpp"
-#include "../../examples/starvation/report.hpp"
+#include "figures.hpp"
+#include "report.hpp"
 #include "ops/support.hpp"
 #include "report/made_up.hpp"
 #include "report/support.hpp"
