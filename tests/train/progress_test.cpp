@@ -74,7 +74,7 @@ TEST_CASE("progress: lines in a file, without control characters") {
                 "fit 160/200 \\(80 %\\), \\S+/s, \\d+ s: loss 2\\.25\n"));
 }
 
-TEST_CASE("progress: silent between lines, when switched off, and when left by an exception") {
+TEST_CASE("progress: silent between lines, and when switched off") {
   const TemporaryFolder folder;
   CapturedStderr captured(folder.file("stderr"));
   {
