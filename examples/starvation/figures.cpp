@@ -208,7 +208,7 @@ Figure rate_strip_figure(const Results& results, const std::vector<const Outcome
         if (tick < 0.95 * never) panel.y.ticks.emplace_back(tick, digits(tick));
       }
       panel.y.ticks.emplace_back(never, "never");
-      panel.references.push_back({fmt::format("not within {:.4g} steps", last), never});
+      panel.references.push_back({"", never});
     }
     const std::pair tick{s.lr, digits(s.lr)};
     if (std::find(panel.x.ticks.begin(), panel.x.ticks.end(), tick) == panel.x.ticks.end()) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "figures.hpp"
 
@@ -99,37 +100,31 @@ Figure key_symbols_figure(const Results& results) {
                     "with and without the scale; a panel for each d_k.",
                 .panel_height = 220};
   constexpr int kBins = 10;
-  const Rows all =
-      Rows(results.keys).where("init_gain", 1).where("remedy", "-").where("optimizer", "sgd");
-  const Rows of_T = all.where("T", most_common(all, "T"));
-  // One learning rate for all: 10 where it ran.
-  const Rows ten = of_T.where("lr", 10);
-  const Rows rows = ten.empty() ? of_T.where("lr", most_common(of_T, "lr")) : ten;
-  for (const double dk : rows.distinct("dk")) {
-    Panel panel{.title = fmt::format("d_k = {}, rate {}", dk, rows.number(0, "lr"))};
-    panel.x = {.label = "share of its queries that were answered", .low = -0.02, .high = 1.02};
+  std::map<double, Panel> panels;
+  for (const Rows& here : key_symbol_groups(results)) {
+    const double dk = here.number(0, "dk");
+    Panel& panel = panels[dk];
+    panel.title = fmt::format("d_k = {}, rate {}", dk, here.number(0, "lr"));
+    panel.x = {.label = "share of its queries answered", .low = -0.02, .high = 1.02};
     panel.y.label = "key symbols";
-    for (const std::string scale : {"inv_sqrt_dk", "none"}) {
-      const Rows here = rows.where("dk", dk).where("scale", scale);
-      if (here.empty()) continue;
-      std::vector<double> counts(kBins, 0.0);
-      for (const double share : here.numbers("found_share")) {
-        if (std::isnan(share)) continue;
-        const int bin = std::clamp(static_cast<int>(share * kBins), 0, kBins - 1);
-        counts[static_cast<std::size_t>(bin)] += 1;
-      }
-      const auto seeds = static_cast<double>(here.distinct("seed").size());
-      Series bars{.name = name_of(scale), .mark = Mark::bars, .bar_width = 0.036};
-      bars.look = scale == "none" ? 1 : 0;
-      bars.shift = scale == "none" ? 0.02 : -0.02;
-      for (int bin = 0; bin < kBins; ++bin) {
-        bars.x.push_back((bin + 0.5) / kBins);
-        bars.y.push_back(counts[static_cast<std::size_t>(bin)] / std::max(1.0, seeds));
-      }
-      panel.series.push_back(std::move(bars));
+    std::vector<double> counts(kBins, 0.0);
+    for (const double share : here.numbers("found_share")) {
+      if (std::isnan(share)) continue;  // never asked for
+      const int bin = std::clamp(static_cast<int>(share * kBins), 0, kBins - 1);
+      counts[static_cast<std::size_t>(bin)] += 1;
     }
-    figure.panels.push_back(std::move(panel));
+    const std::string scale = here.text(0, "scale");
+    const auto seeds = static_cast<double>(here.distinct("seed").size());
+    Series bars{.name = name_of(scale), .mark = Mark::bars, .bar_width = 0.036};
+    bars.look = scale == "none" ? 1 : 0;
+    bars.shift = scale == "none" ? 0.02 : -0.02;
+    for (int bin = 0; bin < kBins; ++bin) {
+      bars.x.push_back((bin + 0.5) / kBins);
+      bars.y.push_back(counts[static_cast<std::size_t>(bin)] / std::max(1.0, seeds));
+    }
+    panel.series.push_back(std::move(bars));
   }
+  for (auto& [dk, panel] : panels) figure.panels.push_back(std::move(panel));
   figure.columns = std::min<int>(3, static_cast<int>(figure.panels.size()));
   return figure;
 }
@@ -144,36 +139,16 @@ Figure text_figure(const Results& results) {
   Panel loss{.title = "Loss on held-out text"}, entropy{.title = "Attention entropy"};
   loss.x.label = entropy.x.label = "step";
   loss.y.label = entropy.y.label = "nats";
-  const Rows all(results.text);
-  const Rows rows =
-      all.where("reference", "").empty() ? all.where("reference", "-") : all.where("reference", "");
-  for (const double dk : rows.distinct("dk")) {
-    for (const std::string& scale : rows.distinct_text("scale")) {
-      const Rows of_scale = rows.where("dk", dk).where("scale", scale);
-      // Each scale at its best optimiser and learning rate: the lowest loss at the end.
-      double lowest = std::numeric_limits<double>::infinity();
-      Rows chosen = of_scale;
-      std::string at;
-      for (const std::string& optimizer : of_scale.distinct_text("optimizer")) {
-        const Rows of_optimizer = of_scale.where("optimizer", optimizer);
-        for (const double lr : of_optimizer.distinct("lr")) {
-          const Rows run = of_optimizer.where("lr", lr);
-          const double last = run.distinct("step").back();
-          const double ends = median(run.where("step", last).numbers("loss"));
-          if (!at.empty() && !(ends < lowest)) continue;
-          lowest = ends;
-          chosen = run;
-          at = fmt::format("{} {}", optimizer, lr);
-        }
-      }
-      if (chosen.empty()) continue;
-      const std::string name = fmt::format("{}, d_k = {}, {}", name_of(scale), dk, at);
-      const bool first = dk == rows.distinct("dk").front();
-      const int look = (scale == "none" ? 1 : scale == "inv_sqrt_dk" ? 0 : 2) + (first ? 0 : 4);
-      loss.series.push_back(over_seeds(chosen, "step", "loss", name, look));
-      entropy.series.push_back(over_seeds(chosen, "step", "entropy", name, look));
-    }
+  const std::vector<TextRuns> runs = best_text_runs(results);
+  for (const TextRuns& run : runs) {
+    const std::string name =
+        fmt::format("{}, d_k = {}, {} {}", name_of(run.scale), run.dk, run.optimizer, run.lr);
+    const int of_scale = run.scale == "inv_sqrt_dk" ? 0 : run.scale == "none" ? 1 : 2;
+    const int look = of_scale + (run.dk == runs.front().dk ? 0 : 4);
+    loss.series.push_back(over_seeds(run.rows, "step", "loss", name, look));
+    entropy.series.push_back(over_seeds(run.rows, "step", "entropy", name, look));
   }
+  const Rows all(results.text);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const std::string name = all.text(i, "reference");
     const double at = all.number(i, "loss");

@@ -22,7 +22,7 @@ void add_heat_maps(Results& results) {
     s.scale = scale;
     std::vector<Rng> streams = Rng(0).spawn(3);
     const RecallModel model(s, streams[0]);
-    const RecallBatch batch = RecallTask({}).sample(1, streams[1]);
+    const RecallBatch batch = RecallTask().sample(1, streams[1]);
     const Tensor keys = reshape(batch.keys, {s.T}), values = reshape(batch.values, {s.T});
     const Attention attended = scaled_dot_product_attention(
         take_rows(model.wq, keys), take_rows(model.wk, keys), take_rows(model.wv, values),

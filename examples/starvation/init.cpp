@@ -137,8 +137,9 @@ void say_table(const std::vector<RecallSetting>& settings, const std::vector<Sta
   fmt::print("{}", table.text());
   fmt::print(
       "\nMeans over seeds; s: scores; dead: |dL/ds| < 1e-6, L summed per sample; rel: below 1e-6 "
-      "of the row's upstream.\nnoise: tr Cov / |E G|^2 of the gradient of Wq and Wk; nan where the "
-      "signal drowns in it.\n");
+      "of the row's upstream.\nnoise: tr Cov / |E G|^2 of dL/d(Wq Wk^T), over seeds where the "
+      "signal does "
+      "not drown in it.\n");
 }
 
 // Why ||dL/dWq|| grows, in the factors of dq = c J g k.

@@ -17,6 +17,7 @@
 #include "laws.hpp"
 #include "output.hpp"
 #include "parts.hpp"
+#include "report.hpp"
 #include "softtape/base/error.hpp"
 #include "softtape/base/parallel.hpp"
 #include "softtape/train/interrupt.hpp"
@@ -135,7 +136,8 @@ Parsed parse(int argc, char** argv) {
   app.add_flag("--quiet", o.quiet, "Nothing on stdout but errors' absence");
   app.add_flag("--no-progress", no_progress, "No progress on stderr");
   app.add_flag("--no-report", no_report, "No figures and no report.html");
-  app.set_version_flag("--version", fmt::format("starvation (softtape {})", SOFTTAPE_VERSION));
+  app.set_version_flag("--version",
+                       fmt::format("starvation (softtape {})", SOFTTAPE_VERSION_STRING));
 
   try {
     app.parse(argc, argv);
@@ -224,13 +226,17 @@ int run(const Options& options, const std::string& command) {
 
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begun;
   results.run = options.listed;
-  results.run.emplace_back("version", SOFTTAPE_VERSION);
+  results.run.emplace_back("version", SOFTTAPE_VERSION_STRING);
   results.run.emplace_back("cpu_features", cpu_features());
   results.run.emplace_back("wall_seconds", fmt::format("{:.1f}", wall.count()));
   write_tables(results, options.out);
+  if (options.report) write_report(results, options.out);
   if (!options.quiet && !say) fmt::print("{}", table_for_programs(results, options.format));
   if (say && !results.laws.empty()) say_laws(results);
-  if (say) fmt::print("\n{:.1f} s; tables in {}\n", wall.count(), options.out);
+  if (say) {
+    fmt::print("\n{:.1f} s. Tables in {}{}\n", wall.count(), options.out,
+               options.report ? "; open report.html there in a browser" : "");
+  }
   if (!whole) {
     fmt::print(stderr, "starvation: interrupted; what was finished is in {}\n", options.out);
     return kInterrupted;

@@ -38,9 +38,9 @@ struct Options {
   /// The seeds asked for, or the first `count`.
   std::vector<std::uint64_t> seeds_or(std::uint64_t count) const {
     if (!seeds.empty()) return seeds;
-    std::vector<std::uint64_t> out;
-    for (std::uint64_t i = 0; i < count; ++i) out.push_back(i);
-    return out;
+    std::vector<std::uint64_t> first;
+    for (std::uint64_t i = 0; i < count; ++i) first.push_back(i);
+    return first;
   }
 
   /// Everything as given, for run.json and the report.

@@ -12,8 +12,10 @@
 #include "softtape/base/error.hpp"
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
+#include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/index.hpp"
 #include "softtape/ops/loss.hpp"
+#include "softtape/ops/matmul.hpp"
 #include "softtape/ops/reduce.hpp"
 #include "softtape/ops/shape.hpp"
 #include "softtape/ops/softmax.hpp"
@@ -29,15 +31,16 @@ using namespace softtape;
 namespace {
 
 constexpr std::int64_t kChunk = 128;  // samples looked at together: fits the cache
-constexpr double kDead = 1e-6;        // |dL/ds| below it is dead, L of one sample
+constexpr std::int64_t kNoiseSamples = 16384;
+constexpr double kDead = 1e-6;  // |dL/ds| below it is dead, L of one sample
 
 struct Streams {
-  explicit Streams(std::uint64_t seed) : Streams(Rng(seed).spawn(3)) {}
-  Rng weights, evaluation, training;
+  explicit Streams(std::uint64_t seed) : Streams(Rng(seed).spawn(4)) {}
+  Rng weights, evaluation, training, noise;
 
  private:
   explicit Streams(const std::vector<Rng>& children)
-      : weights(children[0]), evaluation(children[1]), training(children[2]) {}
+      : weights(children[0]), evaluation(children[1]), training(children[2]), noise(children[3]) {}
 };
 
 RecallTask task_of(const RecallSetting& s) {
@@ -107,37 +110,53 @@ double share_below(const std::vector<double>& x, double threshold) {
 struct Gradients {
   Tensor weights, scores, gweights, gscores;  // (n, T)
   double wq_squared, wk_squared, wv_squared;  // of the sum of the samples' gradients
-  double samples_squared;                     // sum over samples of their own, Wq and Wk
   double key_squared;                         // mean of ||k_j||^2
 };
 
 Gradients gradients(const RecallModel& model, const RecallBatch& batch) {
   const std::int64_t n = batch.slot.numel(), T = batch.keys.dim(1);
   std::vector<Tensor> weights, scores, gweights, gscores, sums(3);
-  double samples_squared = 0, key_squared = 0;
+  double key_squared = 0;
   for (std::int64_t begin = 0; begin < n; begin += kChunk) {
     const RecallBatch some = part(batch, begin, std::min(kChunk, n - begin));
     const RecallModel::Looked seen = model.look(some);
     const Tensor loss = cross_entropy(seen.logits, some.target, {.reduction = Reduction::sum});
-    const std::vector<Tensor> g = grad(loss, {seen.attended.weights, seen.attended.scores, seen.q,
-                                              seen.k, model.wq, model.wk, model.wv});
+    const std::vector<Tensor> g =
+        grad(loss, {seen.attended.weights, seen.attended.scores, model.wq, model.wk, model.wv});
     weights.push_back(seen.attended.weights.detach());
     scores.push_back(seen.attended.scores.detach());
     gweights.push_back(g[0]);
     gscores.push_back(g[1]);
-    // A sample has one query and distinct keys: each touches a row of its own.
-    samples_squared += squared_norm(g[2]) + squared_norm(g[3]);
     key_squared += squared_norm(seen.k);
     for (std::size_t i = 0; i < 3; ++i) {
-      sums[i] = sums[i].defined() ? sums[i] + g[4 + i] : g[4 + i];
+      sums[i] = sums[i].defined() ? sums[i] + g[2 + i] : g[2 + i];
     }
   }
   const auto rows = [&](const std::vector<Tensor>& parts) {
     return reshape(cat(parts, 0), {n, T});
   };
-  return {rows(weights),         rows(scores),          rows(gweights),
-          rows(gscores),         squared_norm(sums[0]), squared_norm(sums[1]),
-          squared_norm(sums[2]), samples_squared,       key_squared / static_cast<double>(n * T)};
+  return {rows(weights),         rows(scores),
+          rows(gweights),        rows(gscores),
+          squared_norm(sums[0]), squared_norm(sums[1]),
+          squared_norm(sums[2]), key_squared / static_cast<double>(n * T)};
+}
+
+// tr Cov / |E G|^2 of G = dL/d(Wq Wk^T), over kNoiseSamples of a stream of its own. Both parts are
+// unbiased: |E G|^2 is |mean|^2 less what chance adds to it. NaN where it is not above that.
+double noise_scale(const RecallModel& model, const RecallSetting& s, Rng& rng) {
+  const RecallBatch batch = task_of(s).sample(kNoiseSamples, rng);
+  const Attention pairs = model.pairs();
+  const RecallModel::Looked seen = model.look_up(pairs, batch);
+  const Tensor loss = cross_entropy(seen.logits, batch.target, {.reduction = Reduction::sum});
+  const std::vector<Tensor> g = grad(loss, {pairs.raw_scores, seen.attended.scores});
+  constexpr double n = kNoiseSamples;
+  // A sample has one query and distinct keys: its gradient has one entry for each of its scores.
+  const double factor = model.factor_now();
+  const double samples = factor * factor * squared_norm(g[1]) / n;
+  const double mean = squared_norm(g[0]) / (n * n);
+  const double covariance = (samples - mean) * n / (n - 1);
+  const double signal = mean - covariance / n;
+  return signal > 0 ? covariance / signal : std::numeric_limits<double>::quiet_NaN();
 }
 
 TopKeySplit split_by_top_key(const RecallModel& model, const RecallBatch& batch,
@@ -187,7 +206,7 @@ RecallModel::RecallModel(const RecallSetting& s, Rng& rng) {
   const TensorOptions options{.dtype = s.dtype};
   // Drawn as float64 and rounded, so that both types start from the same numbers.
   const auto scaled_normal = [&](double gain, std::int64_t rows, std::int64_t columns) {
-    return (randn(rng, {rows, columns}, {.dtype = DType::float64}) * gain);
+    return randn(rng, {rows, columns}, {.dtype = DType::float64}) * gain;
   };
   const auto leaf = [&](const Tensor& x, const char* name) {
     return to(x, s.dtype).detach().named(name).requires_grad_();
@@ -210,6 +229,8 @@ RecallModel::RecallModel(const RecallSetting& s, Rng& rng) {
   }
 }
 
+double RecallModel::factor_now() const { return options_.scale.factor(wq.dim(1)); }
+
 RecallModel::Looked RecallModel::look(const RecallBatch& batch) const {
   const std::int64_t B = batch.query.numel();
   Looked seen;
@@ -221,21 +242,30 @@ RecallModel::Looked RecallModel::look(const RecallBatch& batch) const {
   return seen;
 }
 
+Attention RecallModel::pairs() const {
+  const std::int64_t symbols = wq.dim(0);
+  return scaled_dot_product_attention(wq, wk, zeros({symbols, 1}, {.dtype = wq.dtype()}), options_);
+}
+
+RecallModel::Looked RecallModel::look_up(const Attention& pairs, const RecallBatch& batch) const {
+  const std::int64_t n = batch.slot.numel(), T = batch.keys.dim(1), symbols = wq.dim(0);
+  const Tensor place = reshape(reshape(batch.query, {n, 1}) * symbols + batch.keys, {n * T});
+  Looked seen;
+  seen.attended.scores = reshape(take_rows(reshape(pairs.scores, {-1, 1}), place), {n, T});
+  seen.attended.weights = softmax(seen.attended.scores);
+  seen.v = take_rows(wv, batch.values);
+  seen.logits = reshape(matmul(reshape(seen.attended.weights, {n, 1, T}), seen.v), {n, wv.dim(1)});
+  return seen;
+}
+
 RecallModel::Evaluation RecallModel::evaluate(const RecallBatch& batch) const {
   const NoGrad no_grad;
-  const std::int64_t n = batch.slot.numel(), T = batch.keys.dim(1), symbols = wq.dim(0);
-  const Tensor pairs =
-      scaled_dot_product_attention(wq, wk, zeros({symbols, 1}, {.dtype = wq.dtype()}), options_)
-          .scores;
-  const Tensor place = reshape(reshape(batch.query, {n, 1}) * symbols + batch.keys, {n * T});
-  const Tensor weights = softmax(reshape(take_rows(reshape(pairs, {-1, 1}), place), {n, T}));
-  const Tensor output = matmul(reshape(weights, {n, 1, T}), take_rows(wv, batch.values));
-  const Tensor logits = reshape(output, {n, wv.dim(1)});
-  const Tensor right = argmax(logits, -1) == batch.target;
-  return {
-      cross_entropy(logits, batch.target).item(),
-      static_cast<double>(std::ranges::count(right.data<bool>(), true)) / static_cast<double>(n),
-      weights, right};
+  const Looked seen = look_up(pairs(), batch);
+  const Tensor right = eq(argmax(seen.logits, -1), batch.target);
+  return {cross_entropy(seen.logits, batch.target).item(),
+          static_cast<double>(std::ranges::count(right.data<bool>(), true)) /
+              static_cast<double>(batch.slot.numel()),
+          seen.attended.weights, right};
 }
 
 std::optional<RecallRun> train_recall(const RecallSetting& s, std::uint64_t seed,
@@ -245,7 +275,9 @@ std::optional<RecallRun> train_recall(const RecallSetting& s, std::uint64_t seed
   const RecallTask task = task_of(s);
   const RecallBatch evaluation = task.sample(kEvalSamples, streams.evaluation);
   const std::unique_ptr<Optimizer> optimizer = optimizer_of(s, model);
-  RecallRun run{.setting = s, .seed = seed};
+  RecallRun run;
+  run.setting = s;
+  run.seed = seed;
   for (std::int64_t step = 0;; ++step) {
     if (stop()) return std::nullopt;
     if (step % s.eval_every == 0 || step == s.steps) {
@@ -296,15 +328,10 @@ RecallStart recall_start(const RecallSetting& s, std::uint64_t seed) {
   start.grad_wq = std::sqrt(g.wq_squared) / n;
   start.grad_wk = std::sqrt(g.wk_squared) / n;
   start.grad_wv = std::sqrt(g.wv_squared) / n;
-  // Unbiased: tr Cov from the samples, and |E G|^2 = |mean|^2 - tr Cov / n.
-  const double mean_squared = (g.wq_squared + g.wk_squared) / (n * n);
-  const double covariance = (g.samples_squared / n - mean_squared) * n / (n - 1);
-  const double signal = mean_squared - covariance / n;
-  start.noise_scale = signal > 0 ? covariance / signal : std::numeric_limits<double>::quiet_NaN();
+  start.noise_scale = noise_scale(model, s, streams.noise);
   start.key_norm = std::sqrt(g.key_squared);
   start.upstream = std::sqrt(mean_of(squared_norms(g.gweights)));
-  start.factor =
-      model.factor.defined() ? model.factor.item() : scale_of(s.scale, s.dk).factor(s.dk);
+  start.factor = model.factor_now();
   start.score_std = score_statistics(g.scores).row_std;
   return start;
 }

@@ -55,13 +55,19 @@ class RecallModel {
   };
   Looked look(const softtape::RecallBatch& batch) const;
 
+  /// The same scores from a table of all pairs of symbols, which are few: keys^2, not B T.
+  softtape::Attention pairs() const;
+  /// Scores, weights and logits of a batch from that table; q and k stay undefined.
+  Looked look_up(const softtape::Attention& pairs, const softtape::RecallBatch& batch) const;
+
   struct Evaluation {
     double loss, accuracy;
     softtape::Tensor weights;  ///< (B, T)
     softtape::Tensor right;    ///< boolean (B,): the answer is right
   };
-  /// The same numbers from the scores of all pairs of symbols, which are few: keys^2, not B T.
   Evaluation evaluate(const softtape::RecallBatch& batch) const;
+  /// What raw scores are multiplied by at present.
+  double factor_now() const;
 
   softtape::Tensor wq, wk, wv;
   softtape::Tensor factor;  ///< of a learned scale; undefined otherwise
@@ -108,7 +114,7 @@ struct RecallStart {
   double jacobian_rms;
   double row_ds_median, target_ds_median;
   double target_starved, dead_keys, dead_keys_relative;
-  double noise_scale;                ///< tr Cov / |E G|^2 over Wq and Wk; NaN: too noisy
+  double noise_scale;                ///< tr Cov / |E G|^2 of dL/d(Wq Wk^T); NaN: the signal drowns
   double grad_wq, grad_wk, grad_wv;  ///< norms of the mean gradient
   double key_norm, upstream;         ///< root mean square of ||k_j||, of ||dL/dP|| of a row
   double factor;                     ///< what raw scores are multiplied by

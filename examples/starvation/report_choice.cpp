@@ -1,8 +1,9 @@
-// Picks the two-by-two, the sweep over learning rates and the remedies out of all settings.
+// Picks the two-by-two, the sweep over learning rates, the remedies and the best runs on text.
 #include "report_choice.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -110,6 +111,59 @@ std::vector<const Outcome*> remedies_of(const std::vector<Outcome>& all) {
     if (const Outcome* one = best(groups[key])) out.push_back(one);
   }
   return out;
+}
+
+std::vector<TextRuns> best_text_runs(const Results& results) {
+  const Rows all(results.text);
+  const Rows unnamed = all.where("reference", "");
+  const Rows rows = unnamed.empty() ? all.where("reference", "-") : unnamed;
+  std::vector<TextRuns> out;
+  for (const double dk : rows.distinct("dk")) {
+    for (const std::string& scale : rows.distinct_text("scale")) {
+      const Rows of_scale = rows.where("dk", dk).where("scale", scale);
+      double lowest = std::numeric_limits<double>::infinity();
+      std::vector<TextRuns> chosen;
+      for (const std::string& optimizer : of_scale.distinct_text("optimizer")) {
+        const Rows of_optimizer = of_scale.where("optimizer", optimizer);
+        for (const double lr : of_optimizer.distinct("lr")) {
+          const Rows run = of_optimizer.where("lr", lr);
+          const std::vector<double> steps = run.distinct("step");
+          if (steps.empty()) continue;
+          const double ends = median(run.where("step", steps.back()).numbers("loss"));
+          if (!chosen.empty() && !(ends < lowest)) continue;
+          if (!std::isnan(ends)) lowest = ends;
+          chosen = {{scale, optimizer, dk, lr, run}};
+        }
+      }
+      out.insert(out.end(), chosen.begin(), chosen.end());
+    }
+  }
+  return out;
+}
+
+std::vector<Rows> key_symbol_groups(const Results& results) {
+  const Rows all =
+      Rows(results.keys).where("init_gain", 1).where("remedy", "-").where("optimizer", "sgd");
+  const Rows of_T = all.where("T", most_common(all, "T"));
+  const Rows ten = of_T.where("lr", 10);
+  const Rows rows = ten.empty() ? of_T.where("lr", most_common(of_T, "lr")) : ten;
+  std::vector<Rows> out;
+  for (const double dk : rows.distinct("dk")) {
+    for (const std::string scale : {"inv_sqrt_dk", "none"}) {
+      const Rows here = rows.where("dk", dk).where("scale", scale);
+      if (!here.empty()) out.push_back(here);
+    }
+  }
+  return out;
+}
+
+double main_T(const Results& results) {
+  const Rows start(results.init);
+  const double trained = most_common(Rows(results.curves), "T");
+  for (const double T : {trained, 16.0}) {
+    if (!start.where("T", T).empty()) return T;
+  }
+  return most_common(start, "T");
 }
 
 }  // namespace starvation

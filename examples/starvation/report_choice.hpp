@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "report_rows.hpp"
+#include "results.hpp"
 
 namespace starvation {
 
@@ -28,5 +29,20 @@ std::vector<const Outcome*> sweep_of(const std::vector<Outcome>& all, const std:
 /// Remedies, and scaled and unscaled to compare with, at the width of the remedies: the best
 /// learning rate of each.
 std::vector<const Outcome*> remedies_of(const std::vector<Outcome>& all);
+
+/// A scale's runs on text at its best optimiser and learning rate: the lowest loss at the end.
+struct TextRuns {
+  std::string scale, optimizer;
+  double dk = 0, lr = 0;
+  Rows rows;
+};
+std::vector<TextRuns> best_text_runs(const Results& results);
+
+/// keys.csv by width and scale: plain, of the T that ran most, all at learning rate 10 or, where it
+/// did not run, at the one that ran most.
+std::vector<Rows> key_symbol_groups(const Results& results);
+
+/// The number of keys that the tables of the start are shown for: that of training, else 16.
+double main_T(const Results& results);
 
 }  // namespace starvation

@@ -75,8 +75,9 @@ void add_caveats(HtmlPage& page) {
        "**Not “any precision will do”.** In float32 a weight whose score lies about 87 below the "
        "best one is zero, and so is its gradient; tables at d_{k} of 1024 and more need float64.",
        "**Masks.** Adding −10^{9} or −∞ to hidden scores comes to the same, but for a row with "
-       "everything hidden: uniform weights the one way, no numbers the other. In dL/dP hidden "
-       "cells are not zero, in dL/dS they are.",
+       "everything hidden: uniform weights the one way, no numbers the other; and a finite "
+       "number hides nothing from scores of its own size. In dL/dP hidden cells are not zero, in "
+       "dL/dS they are. Entropy and effective keys count visible keys only.",
        "**Two keys are special.** Winner and loser get equal and opposite gradients. With few keys "
        "unscaled is slower, not stuck: failing takes many wrong keys."});
   page.paragraph(
@@ -86,9 +87,10 @@ void add_caveats(HtmlPage& page) {
       "calls the end of that road attention entropy collapse (Zhai and others, 2023). The boundary "
       "√(2 ln T) is that of the random energy model (Derrida, 1981).");
   page.paragraph(
-      "Not looked at: whether what holds for one head on a lookup task holds for deep models. In "
-      "large models queries and keys are normalised, and learned weights decide how far scores "
-      "spread; the mechanism is the same, the numbers are not.");
+      "Not looked at: whether what holds for one head on a lookup task holds for deep models. "
+      "Training "
+      "moves the weights, and with them how far scores spread; many large models normalise queries "
+      "and keys for that reason. The mechanism is the same there, the numbers are not.");
 }
 
 void add_laws(HtmlPage& page, const Results& results) {

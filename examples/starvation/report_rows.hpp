@@ -35,7 +35,7 @@ class Rows {
 
 /// What a training run was, but for its seed.
 struct Setting {
-  std::string task, scale, remedy, optimizer;
+  std::string task{}, scale{}, remedy{}, optimizer{};
   double dk = 0, T = 0, init_gain = 1, lr = 0, lr_qk = 0;
   bool operator==(const Setting&) const = default;
   /// Neither a remedy nor a start of its own nor a learning rate of Wq and Wk apart.
@@ -53,7 +53,8 @@ struct Outcome {
 /// The last row of every setting of summary.csv, in order.
 std::vector<Outcome> outcomes(const softtape::Table& summary);
 
-/// Fewest steps to 90 %, then the smallest final loss; null for none.
+/// What ends above 90 % before what does not, then the fewest steps to get there, then the smallest
+/// final loss; null for none.
 const Outcome* best(const std::vector<const Outcome*>& among);
 
 /// The rows of curves.csv that belong to a setting.

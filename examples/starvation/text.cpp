@@ -17,6 +17,7 @@
 #include "softtape/nn/embedding.hpp"
 #include "softtape/nn/self_attention.hpp"
 #include "softtape/ops/create.hpp"
+#include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/loss.hpp"
 #include "softtape/ops/matmul.hpp"
 #include "softtape/ops/reduce.hpp"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <tuple>
 
 #include "jobs.hpp"
 #include "laws.hpp"
@@ -300,13 +301,15 @@ bool same_line(RecallSetting a, const RecallSetting& b) {
   return a == b;
 }
 
-// By seeds that reached 90 %, then the median of their steps, then the loss at the end.
+// What ends above 90 % before what does not (a rate can be fast and unstable), then the fewest
+// steps to get there, then the smallest loss at the end.
 bool better(const Line& a, const Line& b) {
-  if (a.reached() != b.reached()) return a.reached() > b.reached();
-  if (a.median_steps() != b.median_steps()) return a.median_steps() < b.median_steps();
-  const double left = a.at(a.reported().back()).loss_mean;
-  const double right = b.at(b.reported().back()).loss_mean;
-  return std::isnan(right) ? !std::isnan(left) : left < right;
+  const auto rank = [](const Line& line) {
+    const Line::At end = line.at(line.reported().back());
+    return std::tuple(end.accuracy_mean < kSolved, line.median_steps(),
+                      std::isnan(end.loss_mean) ? HUGE_VAL : end.loss_mean);
+  };
+  return rank(a) < rank(b);
 }
 
 bool is_best(const Line& line, const std::vector<Line>& among) {

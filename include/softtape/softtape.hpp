@@ -56,6 +56,8 @@
 #include "softtape/optim/optimizer.hpp"
 #include "softtape/optim/schedule.hpp"
 #include "softtape/optim/sgd.hpp"
+#include "softtape/report/figure.hpp"
+#include "softtape/report/html.hpp"
 #include "softtape/study/derivatives.hpp"
 #include "softtape/study/formatter.hpp"
 #include "softtape/study/function.hpp"

@@ -82,38 +82,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Covers all that the file says, however its header is laid out: every text is behind its length.
-std::string checksum(const State& tensors, const Metadata& metadata) {
-  detail::Crc64 crc;
-  const auto number = [&crc](std::uint64_t x) {
-    for (int shift = 0; shift < 64; shift += 8) {
-      const char byte = static_cast<char>(x >> shift & 0xff);
-      crc.update({&byte, 1});
-    }
-  };
-  const auto text = [&](std::string_view s) {
-    number(s.size());
-    crc.update(s);
-  };
-  number(metadata.size());
-  for (const auto& [key, value] : metadata) {
-    if (key == "checksum") continue;
-    text(key);
-    text(value);
-  }
-  std::string bytes;
-  for (const auto& [name, tensor] : tensors) {
-    text(name);
-    text(to_string(tensor.dtype()));
-    number(static_cast<std::uint64_t>(tensor.rank()));
-    for (const std::int64_t size : tensor.shape()) number(static_cast<std::uint64_t>(size));
-    bytes.clear();
-    detail::encode(tensor, bytes);
-    crc.update(bytes);
-  }
-  return fmt::format("crc64:{:016x}", crc.value());
-}
-
 // Loads one part, and says in every refusal which part it was.
 void load_part(const Part& part, const State& state, bool strict, const std::string& what,
                std::vector<std::string>& left_alone) {
@@ -162,6 +130,38 @@ State Checkpoint::part(const std::string& name) const {
 
 namespace detail {
 
+// Covers all that the file says, however its header is laid out: every text is behind its length.
+std::string checksum(const State& tensors, const Metadata& metadata) {
+  Crc64 crc;
+  const auto number = [&crc](std::uint64_t x) {
+    for (int shift = 0; shift < 64; shift += 8) {
+      const char byte = static_cast<char>(x >> shift & 0xff);
+      crc.update({&byte, 1});
+    }
+  };
+  const auto text = [&](std::string_view s) {
+    number(s.size());
+    crc.update(s);
+  };
+  number(metadata.size());
+  for (const auto& [key, value] : metadata) {
+    if (key == "checksum") continue;
+    text(key);
+    text(value);
+  }
+  std::string bytes;
+  for (const auto& [name, tensor] : tensors) {
+    text(name);
+    text(to_string(tensor.dtype()));
+    number(static_cast<std::uint64_t>(tensor.rank()));
+    for (const std::int64_t size : tensor.shape()) number(static_cast<std::uint64_t>(size));
+    bytes.clear();
+    encode(tensor, bytes);
+    crc.update(bytes);
+  }
+  return fmt::format("crc64:{:016x}", crc.value());
+}
+
 std::string checkpoint_bytes(const std::vector<Part>& parts, const Metadata& metadata) {
   constexpr const char* kOp = "save_checkpoint";
   const std::vector<std::string> names = names_of(parts, kOp);
@@ -180,11 +180,11 @@ std::string checkpoint_bytes(const std::vector<Part>& parts, const Metadata& met
     }
   }
   Metadata all = metadata;
-  all["format"] = kFormat;
-  all["format_version"] = kFormatVersion;
-  all["softtape_version"] = SOFTTAPE_VERSION_STRING;
-  all["parts"] = fmt::format("{}", fmt::join(names, "."));
-  all["checksum"] = "";
+  all.merge(Metadata{{"format", kFormat},
+                     {"format_version", kFormatVersion},
+                     {"softtape_version", SOFTTAPE_VERSION_STRING},
+                     {"parts", fmt::format("{}", fmt::join(names, "."))},
+                     {"checksum", ""}});
   all["checksum"] = checksum(tensors, all);
   return safetensors_bytes(tensors, all, kOp);
 }

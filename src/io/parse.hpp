@@ -16,6 +16,8 @@ std::string npy_bytes(const Tensor& tensor);
 SafeTensors parse_safetensors(std::string_view bytes, const std::string& what);
 std::string safetensors_bytes(const State& tensors, const Metadata& metadata, const char* op);
 
+/// What a checkpoint's metadata holds under "checksum"; that key itself counts only as there.
+std::string checksum(const State& tensors, const Metadata& metadata);
 Checkpoint parse_checkpoint(std::string_view bytes, const std::string& what);
 std::string checkpoint_bytes(const std::vector<Part>& parts, const Metadata& metadata);
 std::vector<std::string> load_parts(const Checkpoint& checkpoint, const std::vector<Part>& parts,

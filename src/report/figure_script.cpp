@@ -8,34 +8,18 @@
 #include <set>
 #include <string_view>
 
+#include "report/axes.hpp"
 #include "report/draw.hpp"
 
 namespace softtape {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+using detail::quoted;
+using detail::Range;
+using detail::Ranges;
+
 constexpr double kKeyRow = 22;
 constexpr std::string_view kNext = ", \\\n     ";  // between the parts of a plot command
-
-// gnuplot takes single-quoted text as it is, but for the quote itself.
-std::string quoted(std::string_view text) {
-  std::string out = "'";
-  for (const char c : text) {
-    if (c == '\'') out += '\'';
-    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out + '\'';
-}
-
-// Tick labels are formats to gnuplot.
-std::string quoted_tick(std::string_view text) {
-  std::string doubled;
-  for (const char c : text) {
-    if (c == '%') doubled += '%';
-    doubled += c;
-  }
-  return quoted(doubled);
-}
 
 struct Look {
   const char* colour;
@@ -73,11 +57,14 @@ std::vector<std::pair<const Series*, Look>> key_entries(const Figure& figure) {
   return entries;
 }
 
-// How many entries fit side by side: about 7.5 pixels a letter and 70 for the sample.
+// A guess at the width of a text; too much is better than too little.
+double letters(std::string_view text) { return static_cast<double>(text.size()) * 7.5; }
+
+// How many entries fit side by side, with 70 pixels for a sample.
 int key_columns(const Figure& figure, double width) {
   double widest = 0;
   for (const auto& entry : key_entries(figure)) {
-    widest = std::max(widest, static_cast<double>(entry.first->name.size()) * 7.5 + 70);
+    widest = std::max(widest, letters(entry.first->name) + 70);
   }
   return widest == 0 ? 0 : std::max(1, static_cast<int>((width - 40) / widest));
 }
@@ -88,7 +75,7 @@ Layout layout_of(const Figure& figure) {
   at.columns = figure.columns > 0 ? std::min(figure.columns, panels) : panels;
   at.rows = (panels + at.columns - 1) / at.columns;
   at.width = at.columns == 1 ? 720 : at.columns == 2 ? 920 : 1080;
-  at.left = 70;
+  at.left = 80;
   at.right = 18;
   at.top = 14;
   at.bottom = 32;
@@ -97,6 +84,9 @@ Layout layout_of(const Figure& figure) {
     if (!panel.title.empty()) at.top = 36;
     if (!panel.x.label.empty()) at.bottom = 58;
     if (panel.heat_map.rows > 0) map = true;
+    for (const ReferenceLine& line : panel.references) {
+      if (!line.vertical) at.right = std::max(at.right, 14 + letters(line.name));
+    }
   }
   if (map) at.right = 92;
   at.plot_width = at.width / at.columns - at.left - at.right;
@@ -106,107 +96,6 @@ Layout layout_of(const Figure& figure) {
   at.key_height = across == 0 ? 0 : kKeyRow * ((entries + across - 1) / across) + 8;
   at.height = at.rows * (at.top + at.plot_height + at.bottom) + at.key_height;
   return at;
-}
-
-struct Range {
-  double low = kNone, high = kNone;
-  bool log = false;
-  void add(double x) {
-    if (!std::isfinite(x) || (log && x <= 0)) return;
-    low = std::isnan(low) ? x : std::min(low, x);
-    high = std::isnan(high) ? x : std::max(high, x);
-  }
-  bool empty() const { return std::isnan(low); }
-};
-
-// A little air around the data, and an interval of some length whatever the data.
-Range with_air(Range range, const Axis& axis, bool from_zero) {
-  if (range.empty()) range = {axis.log ? 0.1 : 0.0, 1.0, axis.log};
-  if (axis.log) {
-    const double factor = range.low == range.high ? 2 : std::pow(range.high / range.low, 0.05);
-    range.low /= factor;
-    range.high *= factor;
-  } else {
-    const double step = range.low == range.high ? std::max(std::abs(range.low) * 0.1, 1e-300)
-                                                : (range.high - range.low) * 0.05;
-    if (!(from_zero && range.low >= 0)) range.low -= step;
-    range.high += step;
-  }
-  if (std::isfinite(axis.low) && !(axis.log && axis.low <= 0)) range.low = axis.low;
-  if (std::isfinite(axis.high) && axis.high > range.low) range.high = axis.high;
-  return range;
-}
-
-struct Ranges {
-  Range x, y;
-  bool empty = true;  // nothing to draw
-};
-
-Ranges ranges_of(const Panel& panel) {
-  Range x{kNone, kNone, panel.x.log}, y{kNone, kNone, panel.y.log};
-  bool bars = false;
-  for (const Series& one : panel.series) {
-    const double half = one.mark == Mark::bars ? one.bar_width / 2 : 0;
-    if (one.mark == Mark::bars) bars = true;
-    for (std::size_t i = 0; i < one.x.size(); ++i) {
-      const double at = panel.x.log ? one.x[i] * (1 + one.shift) : one.x[i] + one.shift;
-      x.add(at - half);
-      x.add(at + half);
-      y.add(one.y[i]);
-      if (!one.low.empty()) {
-        y.add(one.low[i]);
-        y.add(one.high[i]);
-      }
-    }
-  }
-  Ranges out;
-  out.empty = x.empty() || y.empty();
-  for (const ReferenceLine& line : panel.references) (line.vertical ? x : y).add(line.at);
-  if (bars) y.add(0);
-  out.x = with_air(x, panel.x, false);
-  out.y = with_air(y, panel.y, bars);
-  return out;
-}
-
-// 1000 as it is, 1e-06 as a power of ten with raised digits.
-std::string decade(int exponent) {
-  if (exponent >= -3 && exponent <= 4) return fmt::format("{:g}", std::pow(10.0, exponent));
-  static constexpr const char* raised[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
-  std::string out = exponent < 0 ? "10⁻" : "10";
-  for (const char c : fmt::format("{}", std::abs(exponent))) out += raised[c - '0'];
-  return out;
-}
-
-std::string ticks(const Axis& axis, const Range& range) {
-  std::vector<std::pair<double, std::string>> list = axis.ticks;
-  if (list.empty() && axis.log) {
-    const int first = static_cast<int>(std::floor(std::log10(range.low)));
-    const int last = static_cast<int>(std::ceil(std::log10(range.high)));
-    const int every = std::max(1, (last - first + 5) / 6);
-    const bool between = last - first <= 2;
-    for (int k = first; k <= last; ++k) {
-      if (k % every != 0) continue;
-      list.emplace_back(std::pow(10.0, k), decade(k));
-      for (const int m : {2, 5}) {
-        const double x = m * std::pow(10.0, k);
-        if (between) list.emplace_back(x, fmt::format("{:g}", x));
-      }
-    }
-  }
-  if (list.empty()) return "autofreq";
-  std::string out;
-  for (const auto& [at, label] : list) {
-    out += fmt::format("{}{} {}", out.empty() ? "(" : ", ", quoted_tick(label), at);
-  }
-  return out + ')';
-}
-
-std::string axis_commands(char name, const Axis& axis, const Range& range) {
-  std::string out =
-      axis.log ? fmt::format("set logscale {}\n", name) : fmt::format("unset logscale {}\n", name);
-  out += fmt::format("set {}range [{}:{}]\n", name, range.low, range.high);
-  return out + fmt::format("set {}tics {}{}\n", name, ticks(axis, range),
-                           name == 'x' ? " offset 0,0.3" : "");
 }
 
 // Title and labels, at places of ours: gnuplot would put them where its guess of the widths of tick
@@ -220,7 +109,7 @@ std::string text_commands(const Panel& panel, const Layout& at, double left, dou
   const double middle = top - at.plot_height / 2;
   return text(panel.title, left, top + 17, "left font 'sans-serif,14'") +
          text(panel.x.label, left + at.plot_width / 2, top - at.plot_height - 41, "center") +
-         text(panel.y.label, left - 54, middle, "center rotate") +
+         text(panel.y.label, left - 64, middle, "center rotate") +
          text(panel.heat_map.label, left + at.plot_width + 76, middle, "center rotate");
 }
 
@@ -237,7 +126,7 @@ std::string reference_commands(const Panel& panel, const Ranges& ranges) {
                        detail::ink.light);
     const std::string place = line.vertical
                                   ? fmt::format("first {}, graph 0.97 left offset 0.5,0", line.at)
-                                  : fmt::format("graph 0.99, first {} right offset 0,0.5", line.at);
+                                  : fmt::format("graph 1, first {} left offset 0.7,0", line.at);
     out += fmt::format("set label {} at {} front\n", quoted(line.name), place);
   }
   return out;
@@ -378,7 +267,7 @@ std::string figure_script(const Figure& figure) {
     const double x0 = left / at.width, x1 = (left + at.plot_width) / at.width;
     const double y0 = (top - at.plot_height) / at.height, y1 = top / at.height;
     const bool map = panel.heat_map.rows > 0;
-    Ranges ranges = ranges_of(panel);
+    Ranges ranges = detail::ranges_of(panel);
     if (map) {
       ranges.x = {-0.5, static_cast<double>(panel.heat_map.columns) - 0.5};
       ranges.y = {static_cast<double>(panel.heat_map.rows) - 0.5, -0.5};  // row 0 on top
@@ -390,7 +279,8 @@ std::string figure_script(const Figure& figure) {
     out += fmt::format("set border {} lc rgb '{}' lw 1\n", map ? 15 : 3, detail::frame.light);
     out += fmt::format("set tics out nomirror scale 0.5 textcolor rgb '{}'\n", detail::ink.light);
     out += fmt::format("set grid x y lc rgb '{}' lw 1 lt 1\n", detail::grid.light);
-    out += axis_commands('x', panel.x, ranges.x) + axis_commands('y', panel.y, ranges.y);
+    out += detail::axis_commands('x', panel.x, ranges.x) +
+           detail::axis_commands('y', panel.y, ranges.y);
     out += text_commands(panel, at, left, top);
     if (ranges.empty) {
       out +=

@@ -41,10 +41,10 @@ std::string set_all_but_code(const std::string& text) {
   return set_marks(out, "**", "**", "strong");
 }
 
-std::string readable(double x) {
+std::string readable(double x, int figures) {
   if (std::isnan(x)) return "NaN";
   if (std::isinf(x)) return x > 0 ? "∞" : "−∞";
-  std::string digits = fmt::format("{:.4g}", x);
+  std::string digits = fmt::format("{:.{}g}", x, figures);
   const std::size_t e = digits.find('e');
   std::string power;
   if (e != std::string::npos) {
@@ -62,7 +62,7 @@ bool is_number(const Cell& cell) {
   return std::holds_alternative<double>(cell) || std::holds_alternative<std::int64_t>(cell);
 }
 
-std::string cell_html(const Cell& cell) {
+std::string cell_html(const Cell& cell, int digits) {
   if (const std::string* text = std::get_if<std::string>(&cell)) {
     return "<td>" + escape(*text) + "</td>";
   }
@@ -73,10 +73,11 @@ std::string cell_html(const Cell& cell) {
   const std::string whole =
       number ? fmt::format("{}", *number) : fmt::format("{}", std::get<std::int64_t>(cell));
   return fmt::format("<td class=\"n\" data-value=\"{0}\" title=\"{0}\">{1}</td>", whole,
-                     number ? readable(*number) : whole);
+                     number ? readable(*number, digits) : whole);
 }
 
-std::string table_html(const Table& table, const std::string& caption, const std::string& label) {
+std::string table_html(const Table& table, const std::string& caption, const std::string& label,
+                       int digits = 4) {
   std::string out = fmt::format(
       "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"{}\">\n<table>\n",
       escape(label));
@@ -90,7 +91,7 @@ std::string table_html(const Table& table, const std::string& caption, const std
   out += "</tr></thead>\n<tbody>\n";
   for (const auto& row : table.rows()) {
     out += "<tr>";
-    for (const Cell& cell : row) out += cell_html(cell);
+    for (const Cell& cell : row) out += cell_html(cell, digits);
     out += "</tr>\n";
   }
   if (table.rows().empty()) {
@@ -171,8 +172,8 @@ void HtmlPage::cards(const std::vector<Card>& cards, int columns) {
   body_ += "</ul>\n";
 }
 
-void HtmlPage::table(const Table& table, const std::string& caption) {
-  body_ += table_html(table, rich_text(caption), without_marks(caption));
+void HtmlPage::table(const Table& table, const std::string& caption, int digits) {
+  body_ += table_html(table, rich_text(caption), without_marks(caption), digits);
 }
 
 void HtmlPage::details(const std::string& summary, const Table& table) {

@@ -41,19 +41,21 @@ sub,sup{font-size:.72em;line-height:0}
 .note{background:var(--tint);border-left:.25rem solid var(--good);border-radius:0 .4rem .4rem 0;
 padding:.7rem 1rem;font-size:.95rem;line-height:1.5}
 .scroll{overflow-x:auto;max-width:100%}
-main>.scroll,main>figure,main>.cards,main>details{max-width:62rem}
+main>.scroll,main>figure{max-width:min(62rem,100%)}
 main>.scroll,main>details{margin-top:1.2rem;margin-bottom:1.2rem}
 main>.scroll{width:fit-content;min-width:min(44rem,100%)}
-main>details{max-width:44rem}
+main>details{max-width:min(44rem,100%)}
 table{border-collapse:collapse;font-size:.88rem;line-height:1.4;min-width:100%}
-caption{text-align:left;color:var(--soft);padding:.3rem .1rem .5rem;max-width:44rem}
-th,td{padding:.32rem .75rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
-th{font-weight:600;border-bottom:2px solid var(--line);vertical-align:bottom}
+caption{text-align:left;color:var(--soft);padding:.3rem .1rem .5rem;max-width:min(44rem,calc(100vw - 2.5rem))}
+th,td{padding:.32rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+th{font-weight:600;max-width:8.5rem;line-height:1.25;border-bottom:2px solid var(--line);vertical-align:bottom}
 td:first-child,th:first-child{padding-left:.1rem}
-.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+td{max-width:32rem}
+.n{text-align:right;font-variant-numeric:tabular-nums}
+td.n{white-space:nowrap}
 tbody tr:hover{background:var(--tint)}
-figure{margin:1.8rem 0}
-figure svg{display:block;width:100%;height:auto;min-width:40rem;margin:0 auto}
+figure{margin-top:1.8rem;margin-bottom:1.8rem}
+figure svg{display:block;max-width:max(100%,46rem);height:auto;margin:0 auto}
 figure .softtape-figure .paper{fill:none}
 figcaption{font-size:.92rem;line-height:1.5;color:var(--soft);max-width:44rem;margin:.5rem auto}
 figcaption b{color:var(--ink)}
@@ -62,7 +64,6 @@ summary{font-size:.88rem;color:var(--link);cursor:pointer;padding:.3rem 0}
 details .scroll{max-height:26rem;overflow-y:auto;border:1px solid var(--line);border-radius:.4rem;
 padding:0 .6rem;margin:.4rem 0 .8rem}
 .cards{list-style:none;padding:0;display:grid;gap:.9rem;margin-top:1.4rem;margin-bottom:1.4rem}
-main>.cards{max-width:44rem}
 .cards li{margin:0;padding:1rem 1.1rem;border:1px solid var(--line);border-radius:.6rem;
 border-top:.28rem solid var(--soft);background:var(--tint);min-width:0}
 .cards b,.cards strong,.cards span{display:block}
@@ -92,7 +93,7 @@ main>*,main>figure,main>.scroll{max-width:none}
 h2{break-after:avoid;margin-top:1.6rem}
 h3{break-after:avoid}
 figure,.cards,tr,.note{break-inside:avoid}
-figure svg{min-width:0}
+figure svg{max-width:100%}
 .scroll{overflow:visible}
 a{color:inherit;text-decoration:none}}
 )";

@@ -60,6 +60,18 @@ std::string as_id(std::string_view name) {
   return out + '-';
 }
 
+// The width and height that viewBox="0 0 W H" states, as attributes.
+std::string drawn_size(const std::string& head) {
+  constexpr std::string_view before = "viewBox=\"0 0 ";
+  const std::size_t found = head.find(before);
+  if (found == std::string::npos) return "";
+  const std::size_t width = found + before.size();
+  const std::size_t space = head.find(' ', width), end = head.find('"', width);
+  if (space == std::string::npos || end == std::string::npos || space > end) return "";
+  return fmt::format(" width=\"{}\" height=\"{}\"", head.substr(width, space - width),
+                     head.substr(space + 1, end - space - 1));
+}
+
 std::string style() {
   std::string out =
       "<style>.softtape-figure polygon{shape-rendering:crispEdges}"
@@ -92,10 +104,12 @@ std::string finish_svg(const std::string& drawn, const Figure& figure) {
   const std::size_t head_end = out.find('>');
   const std::size_t canvas = out.find("<g id=");
   const std::string description = escape(figure.description);
+  // Drawn at its own size where there is room.
+  const std::string size = drawn_size(out.substr(0, head_end));
   const std::string head = fmt::format(
-      " class=\"softtape-figure\" role=\"img\" aria-label=\"{0}\">\n<desc>{0}</desc>\n{1}\n"
+      "{3} class=\"softtape-figure\" role=\"img\" aria-label=\"{0}\">\n<desc>{0}</desc>\n{1}\n"
       "<rect class=\"paper\" width=\"100%\" height=\"100%\" fill=\"{2}\"/>\n",
-      description, style(), paper.light);
+      description, style(), paper.light, size);
   return out.substr(0, head_end) + head + out.substr(canvas);
 }
 

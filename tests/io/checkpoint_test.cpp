@@ -1,6 +1,8 @@
 // Checkpoints: a run goes on bit for bit, and a load that is refused changes nothing.
 #include "softtape/io/checkpoint.hpp"
 
+#include <bit>
+
 #include "io/support.hpp"
 #include "softtape/base/error.hpp"
 #include "softtape/graph/grad.hpp"
@@ -252,7 +254,7 @@ TEST_CASE("checkpoint: foreign files, later formats and edits are refused") {
   Rng rng(1);
   Linear model(2, 2, rng);
   const State before = cloned(model.state());
-  const std::vector<Part> parts{{"m", model}};
+  const std::vector<Part> parts{{"m", model}, {"r", rng}};
   const auto refused = [&](const std::string& words, auto change) {
     save_checkpoint(path, parts, {{"note", "mine"}});
     edit(path, change);
@@ -276,6 +278,13 @@ TEST_CASE("checkpoint: foreign files, later formats and edits are refused") {
   refused(changed, [](SafeTensors& f) {
     const auto numbers = f.tensors[1].second.to_vector<float>();
     f.tensors[1].second = tensor(numbers, {2, 1});
+  });
+  refused(changed, [](SafeTensors& f) {  // the same bytes as another type
+    std::vector<double> numbers;
+    for (const std::int64_t x : f.tensors[2].second.data<std::int64_t>()) {
+      numbers.push_back(std::bit_cast<double>(x));
+    }
+    f.tensors[2].second = tensor(numbers, {.dtype = DType::float64});
   });
   CHECK(same_state(model.state(), before));
 }

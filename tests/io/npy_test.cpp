@@ -80,10 +80,10 @@ TEST_CASE("npy: CKP-006, numbers come back bit for bit, gradients or not") {
 
 TEST_CASE("npy: other element types, too many axes and undefined tensors are refused") {
   const Folder folder;
-  for (const auto& [name, bytes] : golden::npy::refused) {
-    CAPTURE(name);
-    put(folder / "x.npy", bytes);
-    const std::string_view which = name;
+  for (const auto& golden : golden::npy::refused) {
+    CAPTURE(golden.name);
+    put(folder / "x.npy", golden.bytes);
+    const std::string_view which = golden.name;
     const std::string words = which == "c16"         ? "'<c16'"
                               : which == "u8"        ? "'<u8'"
                               : which == "text"      ? "'<U2'"

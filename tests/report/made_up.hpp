@@ -34,7 +34,7 @@ inline void add_run(starvation::Results& results, const Run& run, double half, i
   std::vector<double> losses, firsts;
   double accuracy_sum = 0;
   for (int seed = 0; seed < seeds; ++seed) {
-    const double jitter = 0.8 + 0.4 * noise(seed, half, run.dk);
+    const double jitter = 0.8 + 0.4 * noise(seed, run.lr, run.dk);
     double first = std::numeric_limits<double>::infinity(), loss = 0, accuracy = 0;
     for (std::int64_t step = 0; step <= last; step += 20) {
       const auto s = static_cast<double>(step);
@@ -182,6 +182,7 @@ inline starvation::Results results() {
   all.lesson.add({"weight of the winner", 8.0, 0.0, 0.99966464987, 0.99966464987});
   all.lesson.add({"p(1 - p)", 8.0, 0.0, 3.352376707565e-4, 3.352376707565e-4});
   all.lesson.add({"p(1 - p)", 1.0, 0.0, 0.1966119332415, 0.1966119332415});
+  all.lesson.add({"Var(q.k) / d_k", std::nan(""), std::nan(""), 1.002, 1.0});
   add_start(all);
   add_training(all);
   add_heat_maps(all);

@@ -16,22 +16,10 @@
 using namespace softtape;
 using test_support::kInf;
 using test_support::kNaN;
+using train_test::kSilent;
 using train_test::Run;
+using train_test::Square;
 using train_test::TemporaryFolder;
-
-namespace {
-
-const ProgressOptions kSilent{.enabled = false};
-
-// f(x) = x^2 from x = 1.
-struct Square {
-  Tensor x = test_support::leaf(1.0).named("x");
-  LossFunction loss() {
-    return [this](std::int64_t) { return square(x); };
-  }
-};
-
-}  // namespace
 
 TEST_CASE("DIV-001: a loss that overflows ends the run before the step, and says so") {
   Square f;

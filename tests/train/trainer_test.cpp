@@ -14,22 +14,10 @@
 using namespace softtape;
 using test_support::kInf;
 using test_support::kNaN;
+using train_test::kSilent;
 using train_test::Run;
+using train_test::Square;
 using train_test::TemporaryFolder;
-
-namespace {
-
-const ProgressOptions kSilent{.enabled = false};
-
-// f(x) = x^2 from x = 1.
-struct Square {
-  Tensor x = test_support::leaf(1.0).named("x");
-  LossFunction loss() {
-    return [this](std::int64_t) { return square(x); };
-  }
-};
-
-}  // namespace
 
 TEST_CASE("trainer: a step is loss, backward, update, schedule; the history tells of each") {
   const test_support::LeakGuard guard;

@@ -40,8 +40,8 @@ class SOFTTAPE_API HtmlPage {
   void code(const std::string& text);
   /// `columns` side by side, on a phone too.
   void cards(const std::vector<Card>& cards, int columns);
-  /// Numbers show 4 digits; the whole number is in `title` and `data-value`.
-  void table(const Table& table, const std::string& caption);
+  /// Numbers show so many digits; the whole number is in `title` and `data-value`.
+  void table(const Table& table, const std::string& caption, int digits = 4);
   /// The drawing, or why there is none, with its numbers in tables that open on demand.
   void figure(const Figure& figure, const DrawnFigure& drawn, const std::string& caption);
   /// A table that opens on demand.
