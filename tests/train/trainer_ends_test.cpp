@@ -1,16 +1,15 @@
 // How a run ends: done, diverged, out of patience, stopped, interrupted; and its checkpoints.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <csignal>
-#include <limits>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "softtape/ops/reduce.hpp"
-#include "softtape/ops/shape.hpp"
 #include "softtape/optim/sgd.hpp"
 #include "softtape/train/interrupt.hpp"
-#include "support/leak_guard.hpp"
 #include "train/support.hpp"
 
 using namespace softtape;

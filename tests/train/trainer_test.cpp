@@ -1,7 +1,7 @@
 // The training loop: what an update is, when it looks around, what it refuses.
 #include <doctest/doctest.h>
 
-#include <limits>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
