@@ -1,9 +1,12 @@
 // The tasks as sequences of tokens. Recall needs an embedding of its own: a token is a pair.
 #include "data.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "softtape/base/error.hpp"
 #include "softtape/nn/embedding.hpp"
 #include "softtape/ops/create.hpp"
 #include "softtape/ops/elementwise.hpp"
@@ -109,6 +112,9 @@ Data text_data(const Options& o) {
 }  // namespace
 
 Data make_data(const Options& o, Rng& evaluation) {
+  if (o.eval_samples < 1) {
+    throw ValueError(fmt::format("--eval-samples must be at least 1: {}", o.eval_samples));
+  }
   Data data = o.task == "text"     ? text_data(o)
               : o.task == "recall" ? recall_data(o)
               : o.task == "copy"

@@ -61,9 +61,9 @@ void resume(Trainer& trainer, const std::string& path) {
 int run(const Options& o, const std::string& options_text) {
   const InterruptGuard signals;
   const DefaultDtype dtype(o.dtype == "float64" ? DType::float64 : DType::float32);
-  if (o.threads > 0) set_num_threads(o.threads);
+  set_num_threads(o.threads);
 
-  std::vector<Rng> streams = Rng(o.seed).spawn(4);
+  std::vector<Rng> streams = Rng(static_cast<std::uint64_t>(o.seed)).spawn(4);
   Rng &weights = streams[0], &evaluation = streams[1], &training = streams[2],
       &sampling = streams[3];
   const Data data = make_data(o, evaluation);

@@ -48,9 +48,9 @@ struct Options {
   std::int64_t probe_every = 0;  ///< 0: no probes
   std::int64_t patience = 0;
   std::int64_t checkpoint_every = 0;
-  std::uint64_t seed = 0;
+  std::int64_t seed = 0;
   std::string dtype = "float32";
-  int threads = 0;  ///< 0: as many as the machine has
+  int threads = 1;  ///< more help only when ops are large
   std::string resume;
 
   // Text from the model.

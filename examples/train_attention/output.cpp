@@ -55,6 +55,7 @@ Figure probe_figure(const History& history) {
     for (const std::string& metric : history.metrics()) {
       if (metric.starts_with("block") && metric.ends_with(ending)) {
         panel.series.push_back(series(history, metric));
+        panel.series.back().name = metric.substr(0, metric.find('_'));
       }
     }
     if (!panel.series.empty()) figure.panels.push_back(panel);

@@ -34,25 +34,27 @@ std::span<const std::int64_t> numbers(const Tensor& x) { return x.data<std::int6
 }  // namespace
 
 CharText CharText::from_file(const std::string& path, CharTextOptions options) {
-  return CharText(code_points(read_file(path, kMostBytes), fmt::format("'{}': ", path)), options);
+  return {read_file(path, kMostBytes), fmt::format("'{}': ", path), options};
 }
 
 CharText CharText::from_string(std::string_view utf8, CharTextOptions options) {
-  return CharText(code_points(utf8, ""), options);
+  return {utf8, "", options};
 }
 
-CharText::CharText(std::u32string_view text, CharTextOptions options) : options_(options) {
+CharText::CharText(std::string_view bytes, const std::string& source, CharTextOptions options)
+    : options_(options) {
   require_size("CharText", "context", options.context);
   if (!(options.validation >= 0 && options.validation < 1)) {
     throw ValueError(
         fmt::format("[CharText] a share lies in [0, 1): validation = {}", options.validation));
   }
+  const std::u32string text = code_points(bytes, source);
   train_ = static_cast<std::int64_t>(static_cast<double>(text.size()) * (1 - options.validation));
   if (options.context >= train_) {
     throw ValueError(
-        fmt::format("[CharText] the training part must hold a window and one character more: "
+        fmt::format("[CharText] {}the training part must hold a window and one character more: "
                     "context = {}, {} of {} characters are for training; shorten the context",
-                    options.context, train_, text.size()));
+                    source, options.context, train_, text.size()));
   }
   symbols_ = text;
   std::sort(symbols_.begin(), symbols_.end());

@@ -122,6 +122,16 @@ struct Run {
   }
 };
 
+/// f(x) = x^2 from x = 1.
+struct Square {
+  softtape::Tensor x = test_support::leaf(1.0).named("x");
+  softtape::LossFunction loss() {
+    return [this](std::int64_t) { return softtape::square(x); };
+  }
+};
+
+const softtape::ProgressOptions kSilent{.enabled = false};
+
 /// Whether two files hold the same bytes.
 inline bool same_files(const std::string& a, const std::string& b) {
   return softtape::read_file(a) == softtape::read_file(b);

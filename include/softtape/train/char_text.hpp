@@ -59,7 +59,7 @@ class SOFTTAPE_API CharText {
   double bigram_loss(const TokenBatch& windows, double add = 0.1) const;
 
  private:
-  CharText(std::u32string_view text, CharTextOptions options);
+  CharText(std::string_view bytes, const std::string& source, CharTextOptions options);
   TokenBatch windows(std::span<const std::int64_t> starts) const;
   void check_windows(const char* op, const TokenBatch& windows, double add) const;
 
