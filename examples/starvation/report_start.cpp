@@ -153,7 +153,7 @@ void Report::weight_norms() {
       "same weights, so the keys are the same numbers. Without the scale c is √d_{{k}} times "
       "larger, "
       "which is {0} times at d_{{k}} = {1}. The norm there is {2} times that of the scaled run, so "
-      "Jacobian and upstream gradient together account for a factor of {3}, no more. A norm adds "
+      "Jacobian and upstream gradient together account for a factor of {3} only. A norm adds "
       "squares: a few rows near a tie, whose gradient is large, outweigh the many that have none. "
       "The median row in the table above shows what the norm hides. And dL/dWv does not pass the "
       "Jacobian at all: the values never starve as a whole.",

@@ -243,8 +243,8 @@ void Report::text() {
   page_.section("Real text");
   page_.paragraph(
       "One causal attention head, and nothing else, predicts the next character of a text. A model "
-      "that knows only which character follows which, the bigram line, is good already: what "
-      "attention can add, and what starvation can take away, is what lies below that line.");
+      "that knows only which character follows which, the bigram line, is good already: read the "
+      "distance between the scales against the distance to that line.");
   draw(figure,
        "Held-out loss and attention entropy, each scale at its best optimiser and rate. Dotted: "
        "what uniform guessing, letter frequencies and letter-pair frequencies achieve on the same "
