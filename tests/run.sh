@@ -8,8 +8,9 @@ Suites (all when none is named):
   format    clang-format 14 has nothing to change
   release   g++, optimised for this machine: every test program
   consumer  programs that use the library installed and as a subproject
-  clang     clang++, no -march, shared library, warnings are errors: every test program
-  asan      g++ with the address, leak and undefined-behaviour sanitizers: every test program
+  asan      clang++, no -march, warnings are errors, with the address, leak and undefined-behaviour
+            sanitizers: every test program
+  fuzz      libFuzzer on the readers of files, a few seconds for each
   tsan      clang++ with libomp and the thread sanitizer: test cases with [thread] in their name
 
 Logs are build/NAME.log. Exit code 0 when something passed and nothing failed.'
@@ -18,7 +19,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 source "$root/examples/setup.sh"
 
-all_suites=(floors format release consumer clang asan tsan)
+all_suites=(floors format release consumer asan fuzz tsan)
 install=true
 chosen=()
 for argument in "$@"; do
@@ -68,12 +69,12 @@ missing() {
   if $named || [ -n "${CI-}" ]; then failed "$2: needs $1"; else say "  not run: needs $1"; fi
 }
 
-# build_and_run NAME COMMAND...: COMMAND sets up build/NAME; builds it and runs its test programs
-# with what `run_arguments` holds. A build that fails counts as one failure.
+# build_and_run NAME COMMAND...: COMMAND sets up build/NAME; builds it (or the programs that
+# `build_targets` names) and runs its test programs with what `run_arguments` holds. A build that fails counts as one failure.
 build_and_run() {
   local name=$1
   shift
-  if ! { "$@" && meson compile -C "$build/$name"; } >"$build/$name.log" 2>&1; then
+  if ! { "$@" && ninja -C "$build/$name" "${build_targets[@]}"; } >"$build/$name.log" 2>&1; then
     failed "$name: build"
     grep -E -A 5 'error|ERROR|FAILED|undefined reference' "$build/$name.log" | head -n 60
     return 1
@@ -117,29 +118,56 @@ run_consumer() {
   tests/consumer/run.sh "$build" "$tally"
 }
 
-run_clang() {
-  if missing clang++ clang; then return; fi
-  CXX=clang++ build_and_run clang configure "$build/clang" -Dwerror=true \
-    -Ddefault_library=shared -Dexamples=false
+# One build is all that clang is asked: its warnings, code for any processor, and what the
+# sanitizers see. (g++ takes five times as long over the instrumented tests.)
+configure_asan() {
+  CXX=clang++ configure "$build/asan" -Dwerror=true -Dbuildtype=debugoptimized -Doptimization=1 \
+    -Ddefault_library=static -Dexamples=false -Db_sanitize=address,undefined -Db_lundef=false \
+    -Dcpp_args='-gline-tables-only -fno-omit-frame-pointer -fno-sanitize-recover=all'
 }
 
 run_asan() {
+  if missing clang++ asan; then return; fi
   ASAN_OPTIONS=detect_leaks=1:strict_init_order=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    build_and_run asan configure "$build/asan" -Dbuildtype=debugoptimized -Doptimization=1 \
-      -Ddefault_library=static -Dexamples=false -Db_sanitize=address,undefined -Db_lundef=false \
-      -Dcpp_args='-g1 -fno-omit-frame-pointer -fno-sanitize-recover=all -D_GLIBCXX_ASSERTIONS'
+    build_and_run asan configure_asan
+}
+
+# Inputs are the same in every run; longer runs: build/asan/tests/NAME_fuzz -help=1.
+run_fuzz() {
+  local name
+  if missing clang++ fuzz; then return; fi
+  if ! configure_asan >"$build/fuzz.log" 2>&1; then
+    failed "fuzz: set-up"
+  elif ! grep -q '^build fuzz:' "$build/asan/build.ninja"; then
+    left_out=true
+    say "  not run: this clang++ cannot link -fsanitize=fuzzer"
+  elif ! meson compile -C "$build/asan" fuzz >"$build/fuzz.log" 2>&1; then
+    failed "fuzz: build"
+    grep -E -A 5 'error|FAILED' "$build/fuzz.log" | head -n 60
+  else
+    for name in checkpoint npy safetensors; do
+      check "fuzz: $name, 20000 inputs" "$build/asan/tests/${name}_fuzz" -runs=20000 -seed=1 \
+        -max_len=4096 -malloc_limit_mb=64 -artifact_prefix="$build/fuzz-$name-"
+    done
+  fi
+}
+
+configure_tsan() {
+  CXX=clang++ configure "$build/tsan" -Dbuildtype=debugoptimized -Doptimization=1 \
+    -Ddefault_library=static -Dexamples=false -Db_sanitize=thread -Db_lundef=false \
+    -Dcpp_args=-gline-tables-only
 }
 
 run_tsan() {
   if missing clang++ tsan; then return; fi
-  local run_arguments=(--filter '*[thread]*')
+  # The programs where threads meet: the pool, the graph, kernels and the training loop.
+  local build_targets=(tests/{base,graph,cases,attention,train}_test)
+  local run_arguments=(--filter '*[thread]*' --built)
   # Only what was compiled here is instrumented; libfmt and libomp are not.
-  CXX=clang++ TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 \
-    build_and_run tsan configure "$build/tsan" -Dbuildtype=debugoptimized -Doptimization=1 \
-      -Ddefault_library=static -Dexamples=false -Db_sanitize=thread -Db_lundef=false \
-      -Dcpp_args=-gline-tables-only
+  TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 build_and_run tsan configure_tsan
 }
 
+build_targets=()
 run_arguments=()
 for suite in "${chosen[@]}"; do
   say "$suite"

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <variant>
 
 namespace starvation {
@@ -115,16 +116,15 @@ std::vector<Outcome> outcomes(const Table& summary) {
 }
 
 const Outcome* best(const std::vector<const Outcome*>& among) {
-  const auto loss = [](const Outcome* one) {
-    return std::isnan(one->loss) ? kInfinity : one->loss;
+  // Smaller is better.
+  const auto rank = [](const Outcome* one) {
+    return std::tuple(one->accuracy < 0.9, one->steps_to_90,
+                      std::isnan(one->loss) ? kInfinity : one->loss);
   };
-  const Outcome* found = nullptr;
-  for (const Outcome* one : among) {
-    const bool better = !found || one->steps_to_90 < found->steps_to_90 ||
-                        (one->steps_to_90 == found->steps_to_90 && loss(one) < loss(found));
-    if (better) found = one;
-  }
-  return found;
+  const auto found =
+      std::min_element(among.begin(), among.end(),
+                       [&](const Outcome* a, const Outcome* b) { return rank(a) < rank(b); });
+  return found == among.end() ? nullptr : *found;
 }
 
 Rows rows_of(const Table& curves, const Setting& s) {

@@ -53,7 +53,8 @@ struct Outcome {
 /// The last row of every setting of summary.csv, in order.
 std::vector<Outcome> outcomes(const softtape::Table& summary);
 
-/// Fewest steps to 90 %, then the smallest final loss; null for none.
+/// What ends above 90 % before what does not, then the fewest steps to get there, then the smallest
+/// final loss; null for none.
 const Outcome* best(const std::vector<const Outcome*>& among);
 
 /// The rows of curves.csv that belong to a setting.

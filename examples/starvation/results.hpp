@@ -45,6 +45,15 @@ struct Results {
   /// split: "train", "validation"; `reference` lines ("uniform", "unigram", "bigram") have step -1.
   softtape::Table text{
       {"dk", "scale", "optimizer", "lr", "seed", "step", "loss", "entropy", "reference"}};
+  /// Why ||dL/dWq|| is larger without the scale: the factors it is made of, root mean squares over
+  /// rows, before the first step. product = factor jacobian_rms key_norm upstream.
+  softtape::Table attribution{{"dk", "T", "scale", "init_gain", "seed", "factor", "jacobian_rms",
+                               "key_norm", "upstream", "product", "grad_wq", "score_std"}};
+  /// The end of training, evaluation samples split by whether the largest weight is on the right
+  /// key.
+  softtape::Table ends{{"dk", "T", "scale", "remedy", "init_gain", "optimizer", "lr", "seed",
+                        "top_key_right", "accuracy_right", "accuracy_wrong", "starved_right",
+                        "starved_wrong"}};
   std::vector<HeatMaps> heat_maps;
   std::vector<Law> laws;
   /// Name and value of every option, in order; then version, processor, wall time and the like.

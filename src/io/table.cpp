@@ -24,10 +24,38 @@ std::string non_finite_name(double x) {
   return x > 0 ? "Inf" : "-Inf";
 }
 
+// Length of the UTF-8 character that `text` begins with, or 0 when it does not begin with one.
+// Source: RFC 3629, section 4.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  const std::size_t length = lead >= 0xc2 && lead <= 0xdf   ? 2
+                             : (lead & 0xf0) == 0xe0        ? 3
+                             : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                                            : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Longer than needed, half of a surrogate pair, or beyond the last code point.
+  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
+      (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) {
+    return 0;
+  }
+  return length;
+}
+
 std::string json_string(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
+  while (!text.empty()) {
+    const char c = text.front();
+    const std::size_t length = utf8_length(text);
+    if (length != 1) {
+      // JSON is UTF-8: a stray byte becomes the replacement character.
+      out += length == 0 ? "\xef\xbf\xbd" : text.substr(0, length);
+    } else if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
     } else if (static_cast<unsigned char>(c) < 0x20) {
@@ -35,6 +63,7 @@ std::string json_string(std::string_view text) {
     } else {
       out += c;
     }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
   }
   return out + '"';
 }
@@ -68,7 +97,9 @@ std::string to_json(const Cell& cell) {
   if (const std::string* text = std::get_if<std::string>(&cell)) return json_string(*text);
   if (const bool* flag = std::get_if<bool>(&cell)) return *flag ? "true" : "false";
   if (const double* number = std::get_if<double>(&cell)) {
-    return std::isfinite(*number) ? fmt::format("{}", *number) : "null";
+    if (!std::isfinite(*number)) return "null";
+    // Readers take "-0" for a whole number, which has no sign.
+    return *number == 0 && std::signbit(*number) ? "-0.0" : fmt::format("{}", *number);
   }
   return fmt::format("{}", std::get<std::int64_t>(cell));
 }
@@ -118,6 +149,7 @@ std::string Table::csv() const {
 }
 
 std::string Table::jsonl() const {
+  const bool has_status = std::count(columns_.begin(), columns_.end(), "status") > 0;
   std::string out;
   for (const auto& row : rows_) {
     out += '{';
@@ -127,7 +159,7 @@ std::string Table::jsonl() const {
       out += json_string(columns_[i]) + ": " + to_json(row[i]);
       finite = finite && is_finite(row[i]);
     }
-    if (!finite) out += ", \"status\": \"non-finite\"";
+    if (!finite && !has_status) out += ", \"status\": \"non-finite\"";
     out += "}\n";
   }
   return out;

@@ -152,8 +152,8 @@ MaskRows::MaskRows(const char* op, const Mask& mask, const Shape& scores) {
                       op, lengths.size(), to_string(scores)));
     }
     lengths_ = lengths.data();
-    per_length_ = n_ && m_ && leading ? scores.numel() / (n_ * m_ * leading) : 1;
-    if (per_length_ < 1) per_length_ = 1;
+    for (int axis = 1; axis < scores.rank() - 2; ++axis) per_length_ *= scores[axis];
+    per_length_ = std::max<std::int64_t>(1, per_length_);
   }
 
   if (!MaskAccess::visible(mask).defined()) return;

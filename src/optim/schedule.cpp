@@ -131,7 +131,12 @@ void LrScheduler::load_state(const State& state) {
     require(is_rate(bases[i]), "a rate must be finite and not negative", "base", bases[i]);
   }
   std::swap(bases_, bases);
-  apply(static_cast<std::int64_t>(updates));
+  try {
+    apply(static_cast<std::int64_t>(updates));
+  } catch (...) {
+    std::swap(bases_, bases);  // the schedule leaves the range of rates from these bases
+    throw;
+  }
 }
 
 }  // namespace softtape

@@ -331,3 +331,17 @@ TEST_CASE("equal scores get bit-equal weights wherever they stand") {
     }
   }
 }
+
+TEST_CASE("attention: key padding with heads, and no keys at all, gives zeros") {
+  // Rows without keys once read the lengths of sequences that are not there.
+  const Tensor q = ones({2, 3, 8}, {.dtype = DType::float64, .requires_grad = true});
+  const Tensor none = zeros({2, 0, 8}, {.dtype = DType::float64});
+  for (const bool need_weights : {true, false}) {
+    const Attention a = scaled_dot_product_attention(
+        q, none, none,
+        {.mask = Mask::key_padding({0, 0}), .heads = 4, .need_weights = need_weights});
+    CHECK(a.output.shape() == Shape{2, 3, 8});
+    for (const double x : a.output.to_vector()) CHECK(x == 0);
+    for (const double x : grad(sum(a.output), q)[0].to_vector()) CHECK(x == 0);
+  }
+}

@@ -52,8 +52,10 @@ TEST_CASE_TEMPLATE("fused kernels: equal plain loops at every edge of a tile", T
   constexpr Int kShapes[][2] = {{0, 3},   {3, 0},     {1, 1},    {5, 7},   {63, 65},
                                 {64, 64}, {130, 129}, {17, 200}, {200, 40}};
   constexpr Int kWidths[][2] = {{1, 1}, {3, 5}, {16, 16}, {17, 33}, {64, 8}};
-  for (const auto& [n, m] : kShapes) {
-    for (const auto& [dk, dv] : kWidths) {
+  for (const auto& shape : kShapes) {
+    for (const auto& widths : kWidths) {
+      // Plain names: clang 14 lets no lambda (INFO is one) see structured bindings.
+      const Int n = shape[0], m = shape[1], dk = widths[0], dv = widths[1];
       bool blocks = false;
       for (const Mask& mask : masks(n, m)) {
         blocks = !blocks;

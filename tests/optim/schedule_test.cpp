@@ -136,3 +136,17 @@ TEST_CASE("LrScheduler: a function that leaves the range of rates changes nothin
   CHECK(scheduler.updates() == 1);
   CHECK(optimizer.lr() == 0.5);
 }
+
+TEST_CASE("LrScheduler: loaded bases that the schedule refuses change nothing") {
+  Tensor p = leaf(0.0);
+  SGD optimizer({p}, {.lr = 1});
+  LrScheduler scheduler(optimizer, Schedule::function([](double base, std::int64_t) {
+                          return base <= 1 ? base : kNan;
+                        }));
+  State state = scheduler.state();
+  state[1].second = scalar(2.0, {.dtype = DType::float64});
+  CHECK_THROWS_SAYING(ValueError, "Schedule", "lr = nan", scheduler.load_state(state));
+  CHECK(scheduler.state()[1].second.item() == 1);
+  scheduler.step();
+  CHECK(optimizer.lr() == 1);
+}

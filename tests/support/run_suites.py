@@ -1,6 +1,6 @@
 """Runs the test programs of one build folder and counts their cases.
 
-    run_suites.py BUILD [--filter PATTERN] [--tally FILE]
+    run_suites.py BUILD [--filter PATTERN] [--built] [--tally FILE]
 
 The programs are those that meson knows. A program of meson suite `doctest` counts by the cases in
 its last line, any other one by its exit code. One that crashes, hangs, leaks or ends without
@@ -72,12 +72,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build")
     parser.add_argument("--filter", help="run only doctest cases whose name matches")
+    parser.add_argument("--built", action="store_true", help="leave out programs that are not built")
     parser.add_argument("--tally", help="file to append the counts to")
     arguments = parser.parse_args()
 
     tests = known_tests(arguments.build)
     if arguments.filter is not None:
         tests = [test for test in tests if is_doctest(test)]
+    if arguments.built:
+        tests = [test for test in tests if os.path.exists(test["cmd"][0])]
     counts = []
     for test in tests:
         start = time.monotonic()

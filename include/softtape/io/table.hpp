@@ -15,7 +15,8 @@ using Cell = std::variant<std::int64_t, double, bool, std::string>;
 
 /// Rows of equal length under named columns. Numbers are written shortest round trip, the same in
 /// every locale. A number that is not finite is the word "NaN", "Inf" or "-Inf" in quotes in CSV,
-/// and null in JSON, where the row gets the entry "status": "non-finite".
+/// and null in JSON, where the row gets the entry "status": "non-finite" unless the table has a
+/// column of that name. Text is UTF-8; a byte that is not becomes U+FFFD in JSON.
 class SOFTTAPE_API Table {
  public:
   /// Throws: ValueError for no columns, an empty name or a name twice.

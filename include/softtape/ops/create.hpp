@@ -79,12 +79,21 @@ class SOFTTAPE_API NestedNumbers {
       : kind_(std::is_same_v<T, bool>       ? DType::boolean
               : std::is_floating_point_v<T> ? DType::float64
                                             : DType::int64),
-        elements_{{static_cast<double>(number), static_cast<std::int64_t>(number)}} {}
+        elements_{{static_cast<double>(number), whole(number)}} {}
   NestedNumbers(std::initializer_list<NestedNumbers> parts);
   // NOLINTEND(google-explicit-constructor)
 
  private:
   friend SOFTTAPE_API Tensor tensor(const NestedNumbers& numbers, TensorOptions options);
+  // Not every double has a whole part that int64 can hold; none is read of a fraction's braces.
+  template <Number T>
+  static constexpr std::int64_t whole(T number) {
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<std::int64_t>(number);
+    } else {
+      return 0;
+    }
+  }
   struct Element {
     double real;
     std::int64_t whole;

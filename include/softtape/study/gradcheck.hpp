@@ -5,14 +5,13 @@
 // It is how every op of the library is tested, and how an op of one's own should be.
 #pragma once
 
-#include <fmt/core.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "softtape/graph/grad.hpp"
+#include "softtape/study/formatter.hpp"
 #include "softtape/study/function.hpp"
 
 namespace softtape {
@@ -109,16 +108,6 @@ GradcheckReport gradcheck(F&& f, const TensorList& inputs, const GradcheckOption
 }  // namespace softtape
 
 template <>
-struct fmt::formatter<softtape::GradcheckReport> : fmt::formatter<fmt::string_view> {
-  template <class Context>
-  auto format(const softtape::GradcheckReport& report, Context& context) const {
-    return fmt::formatter<fmt::string_view>::format(softtape::to_string(report), context);
-  }
-};
+struct fmt::formatter<softtape::GradcheckReport> : softtape::detail::ReportFormatter {};
 template <>
-struct fmt::formatter<softtape::GradcheckFailure> : fmt::formatter<fmt::string_view> {
-  template <class Context>
-  auto format(const softtape::GradcheckFailure& failure, Context& context) const {
-    return fmt::formatter<fmt::string_view>::format(softtape::to_string(failure), context);
-  }
-};
+struct fmt::formatter<softtape::GradcheckFailure> : softtape::detail::ReportFormatter {};

@@ -4,8 +4,6 @@
 //     std::ofstream("graph.dot") << to_dot(loss);      // dot -Tsvg graph.dot > graph.svg
 #pragma once
 
-#include <fmt/core.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -13,6 +11,7 @@
 
 #include "softtape/graph/arguments.hpp"
 #include "softtape/graph/grad.hpp"
+#include "softtape/study/formatter.hpp"
 
 namespace softtape {
 
@@ -64,9 +63,4 @@ SOFTTAPE_API std::string to_dot(const TensorList& outputs, const TraceOptions& o
 }  // namespace softtape
 
 template <>
-struct fmt::formatter<softtape::Trace> : fmt::formatter<fmt::string_view> {
-  template <class Context>
-  auto format(const softtape::Trace& trace, Context& context) const {
-    return fmt::formatter<fmt::string_view>::format(softtape::to_string(trace), context);
-  }
-};
+struct fmt::formatter<softtape::Trace> : softtape::detail::ReportFormatter {};

@@ -1,0 +1,461 @@
+// The training loop: what an update is, how a run ends, what it refuses.
+#include <doctest/doctest.h>
+
+#include <csignal>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "softtape/ops/reduce.hpp"
+#include "softtape/ops/shape.hpp"
+#include "softtape/optim/clip.hpp"
+#include "softtape/optim/sgd.hpp"
+#include "softtape/train/interrupt.hpp"
+#include "support/leak_guard.hpp"
+#include "train/support.hpp"
+
+using namespace softtape;
+using test_support::kInf;
+using test_support::kNaN;
+using train_test::Run;
+using train_test::TemporaryFolder;
+
+namespace {
+
+const ProgressOptions kSilent{.enabled = false};
+
+// f(x) = x^2 from x = 1.
+struct Square {
+  Tensor x = test_support::leaf(1.0).named("x");
+  LossFunction loss() {
+    return [this](std::int64_t) { return square(x); };
+  }
+};
+
+}  // namespace
+
+TEST_CASE("trainer: a step is loss, backward, update, schedule; the history tells of each") {
+  const test_support::LeakGuard guard;
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.25});
+  std::vector<double> seen;
+  TrainerOptions options{.steps = 3, .schedule = Schedule::step(2, 0.5), .progress = kSilent};
+  options.callbacks = {[&](const TrainStep& s) {
+    seen.insert(seen.end(), {double(s.step), s.loss, s.grad_norm, s.lr});
+  }};
+  Trainer trainer(optimizer, f.loss(), options);
+  const TrainResult result = trainer.run();
+  // x: 1, then 1 - 0.25 2 = 0.5, 0.25, and at half the rate 0.25 - 0.125 0.5 = 0.1875.
+  CHECK(f.x.item() == 0.1875);
+  CHECK(seen == std::vector<double>{0, 1, 2, 0.25, 1, 0.25, 1, 0.25, 2, 0.0625, 0.5, 0.125});
+  CHECK(trainer.history().values("loss") == std::vector<double>{1, 0.25, 0.0625});
+  CHECK(trainer.history().values("grad_norm") == std::vector<double>{2, 1, 0.5});
+  CHECK(trainer.history().values("lr") == std::vector<double>{0.25, 0.25, 0.125});
+  CHECK(result.status == TrainStatus::finished);
+  CHECK(result.steps == 3);
+  CHECK(result.loss == 0.0625);
+  CHECK(result.best_step == -1);
+  CHECK(result.exit_code() == 0);
+  CHECK(result.report == "finished after 3 updates");
+  CHECK(trainer.run().steps == 3);  // nothing is left to do
+}
+
+TEST_CASE("trainer: evaluation at the start, every so often and at the end; probes see gradients") {
+  const test_support::LeakGuard guard;
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.1});
+  std::vector<std::int64_t> evaluated, probed;
+  TrainerOptions options{.steps = 7, .progress = kSilent};
+  options.evaluate = [&](std::int64_t step) -> Metrics {
+    CHECK_FALSE(grad_enabled());
+    evaluated.push_back(step);
+    return {{"val_loss", f.x.item()}};
+  };
+  options.evaluate_every = 3;
+  options.probe = [&](std::int64_t step) -> Metrics {
+    probed.push_back(step);
+    return {{"slope", f.x.grad().item() / f.x.item()}};
+  };
+  options.probe_every = 2;
+  Trainer trainer(optimizer, f.loss(), options);
+  const TrainResult result = trainer.run();
+  CHECK(evaluated == std::vector<std::int64_t>{0, 3, 6, 7});
+  CHECK(trainer.history().steps("val_loss") == evaluated);
+  CHECK(probed == std::vector<std::int64_t>{0, 2, 4, 6});
+  CHECK(trainer.history().values("slope") == std::vector<double>(4, 2));
+  CHECK(result.best_step == 7);
+  CHECK(result.best == f.x.item());
+}
+
+TEST_CASE("trainer: modules among the parts are in eval() while they are evaluated") {
+  Run run;
+  TrainerOptions options{.steps = 2};
+  int evaluations = 0;
+  options.evaluate = [&](std::int64_t) -> Metrics {
+    CHECK_FALSE(run.model.training());
+    if (++evaluations == 2) throw std::runtime_error("a bad day");
+    return run.measure();
+  };
+  options.evaluate_every = 1;
+  Trainer trainer(run.optimizer, run.loss(), run.options(options));
+  CHECK_THROWS_WITH(trainer.run(), "a bad day");
+  CHECK(run.model.training());
+  CHECK(trainer.step() == 1);
+  CHECK(trainer.run().status == TrainStatus::finished);  // and the run can go on
+}
+
+TEST_CASE("trainer: accumulated gradients are those of the large batch") {
+  const Batch all = Run::everything();
+  const auto train = [&](std::int64_t accumulate) {
+    Run run;
+    run.model.eval();  // drops would differ
+    TrainerOptions options{.steps = 5, .accumulate = accumulate};
+    std::int64_t call = 0;
+    Trainer trainer(
+        run.optimizer,
+        [&](std::int64_t) {
+          const std::int64_t rows = 50 / accumulate;
+          const std::int64_t first = call++ % accumulate * rows;
+          return cross_entropy(run.model(narrow(all.x, 0, first, rows)),
+                               narrow(all.y, 0, first, rows));
+        },
+        run.options(options));
+    trainer.run();
+    CHECK(call == 5 * accumulate);
+    std::vector<double> numbers = trainer.history().values("loss");
+    for (const Tensor& p : run.model.parameters()) {
+      const auto values = p.to_vector();
+      numbers.insert(numbers.end(), values.begin(), values.end());
+    }
+    return numbers;
+  };
+  const auto whole = train(1);
+  for (const std::int64_t parts : {2, 5}) {
+    CHECK_NUMBERS(tensor(train(parts)), tensor(whole), 1e-10, 1e-12);
+  }
+}
+
+TEST_CASE("trainer: clipping is that of clip_grad_norm_, and reports the norm before") {
+  Square f;
+  SGD optimizer({f.x}, {.lr = 1});
+  Trainer trainer(optimizer, f.loss(), {.steps = 1, .clip_norm = 0.5, .progress = kSilent});
+  trainer.run();
+  CHECK(f.x.item() == 0.5);
+  CHECK(trainer.history().values("grad_norm") == std::vector<double>{2});
+}
+
+TEST_CASE("DIV-001: a loss that overflows ends the run before the step, and says so") {
+  Square f;
+  SGD optimizer({f.x}, {.lr = 1.1});
+  TrainerOptions options{.steps = 5000, .progress = kSilent};
+  double after_3 = 0;
+  options.callbacks = {[&](const TrainStep& s) {
+    if (s.step == 2) after_3 = f.x.item();
+  }};
+  Trainer trainer(optimizer, f.loss(), options);
+  const TrainResult result = trainer.run();
+  CHECK(after_3 == doctest::Approx(-1.728).epsilon(1e-9));
+  CHECK(result.status == TrainStatus::diverged);
+  CHECK(result.exit_code() == 4);
+  CHECK(result.steps >= 1946);
+  CHECK(result.steps <= 1948);
+  CHECK(result.report ==
+        fmt::format("diverged at step {}: the loss is inf, nothing was updated; the learning rate "
+                    "was 1.1: lower it, or clip the gradients",
+                    result.steps));
+  CHECK(std::isfinite(f.x.item()));
+  CHECK(trainer.history().values("loss").back() == kInf);
+  CHECK(test_support::contains(trainer.history().table().jsonl(), "null"));
+}
+
+TEST_CASE("trainer: a gradient that is not finite is named, and nothing is updated") {
+  const TemporaryFolder folder;
+  Tensor a = test_support::leaf({1.0, 2.0}).named("a");
+  Tensor b = test_support::leaf({0.0, 4.0}).named("b");
+  Adam optimizer({a, b}, {.lr = 0.1});
+  TrainerOptions options{.steps = 9, .clip_norm = 1, .progress = kSilent};
+  options.last_checkpoint = folder.file("last.st");
+  Trainer trainer(
+      optimizer,
+      [&](std::int64_t step) {
+        return step < 2 ? sum(square(a)) : sum(add(a, sqrt(mul(b, b.detach()))));
+      },
+      options);
+  b.register_hook([](const Tensor& g) { return mul(g, kInf); });
+  const TrainResult result = trainer.run();
+  CHECK(result.status == TrainStatus::diverged);
+  CHECK(result.steps == 2);
+  CHECK_MESSAGE(result.report.rfind("diverged at step 2: the gradient of b is not finite, nothing "
+                                    "was updated",
+                                    0) == 0,
+                result.report);
+  CHECK(b.to_vector() == std::vector<double>{0, 4});
+  CHECK_FALSE(std::filesystem::exists(options.last_checkpoint));
+}
+
+TEST_CASE("trainer: parameters that are not finite are no success, and are not saved") {
+  const TemporaryFolder folder;
+  Tensor x = test_support::leaf(1e10).named("x");
+  SGD optimizer({x}, {.lr = 1e30});
+  TrainerOptions options{.steps = 1, .progress = kSilent};
+  options.last_checkpoint = folder.file("last.st");
+  Trainer trainer(
+      optimizer, [&](std::int64_t) { return mul(x, -1e290); }, options);
+  const TrainResult result = trainer.run();
+  CHECK(result.status == TrainStatus::diverged);
+  CHECK_MESSAGE(test_support::contains(result.report, "parameter x is not finite"), result.report);
+  CHECK_FALSE(std::filesystem::exists(options.last_checkpoint));
+}
+
+TEST_CASE("trainer: patience counts evaluations that are not better") {
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0});
+  const std::vector<double> values = {5, 4, 4, 4.5, kNaN, 3, 2};
+  TrainerOptions options{.steps = 100, .progress = kSilent};
+  options.evaluate = [&](std::int64_t step) -> Metrics {
+    return {{"other", 0}, {"val_loss", values.at(static_cast<std::size_t>(step / 10))}};
+  };
+  options.evaluate_every = 10;
+  options.monitor = "val_loss";
+  options.patience = 3;
+  Trainer trainer(optimizer, f.loss(), options);
+  const TrainResult result = trainer.run();
+  CHECK(result.status == TrainStatus::stopped_early);
+  CHECK(result.exit_code() == 0);
+  CHECK(result.steps == 40);
+  CHECK(result.best_step == 10);
+  CHECK(result.best == 4);
+  CHECK(result.report ==
+        "stopped after 40 updates: 3 evaluations were not better than that at step 10");
+}
+
+TEST_CASE("trainer: higher can be better, and a small gain is none") {
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0});
+  TrainerOptions options{.steps = 100, .progress = kSilent};
+  options.evaluate = [](std::int64_t step) -> Metrics {
+    return {{"accuracy", 0.5 + 0.001 * static_cast<double>(step)}};
+  };
+  options.evaluate_every = 10;
+  options.higher_is_better = true;
+  options.min_delta = 0.015;
+  options.patience = 2;
+  Trainer trainer(optimizer, f.loss(), options);
+  const TrainResult result = trainer.run();
+  CHECK(result.status == TrainStatus::finished);
+  CHECK(result.best_step == 100);
+}
+
+TEST_CASE("trainer: best and last checkpoint hold the best and the last state") {
+  const TemporaryFolder folder;
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.75});
+  TrainerOptions options{.steps = 4, .progress = kSilent};
+  options.evaluate = [&](std::int64_t step) -> Metrics {
+    return {
+        {"distance", std::abs(f.x.item() + 0.5) + (step == 4 ? 9 : 0)}};  // x: 1, -0.5, 0.25 ...
+  };
+  options.evaluate_every = 1;
+  options.best_checkpoint = folder.file("best.st");
+  options.last_checkpoint = folder.file("last.st");
+  Trainer trainer(optimizer, f.loss(), options);
+  const TrainResult result = trainer.run();
+  CHECK(result.best_step == 1);
+  CHECK(result.report ==
+        fmt::format("finished after 4 updates; saved in '{}'", options.last_checkpoint));
+  const auto saved_x = [&](const std::string& path) {
+    return read_checkpoint(path).part("parameters").front().second.item();
+  };
+  CHECK(saved_x(options.best_checkpoint) == -0.5);
+  CHECK(saved_x(options.last_checkpoint) == f.x.item());
+
+  trainer.resume(options.best_checkpoint);
+  CHECK(trainer.step() == 1);
+  CHECK(f.x.item() == -0.5);
+  CHECK(trainer.history().values("distance").size() == 2);
+  CHECK(trainer.run().steps == 4);
+  CHECK(f.x.item() == saved_x(options.last_checkpoint));
+}
+
+TEST_CASE("trainer: Ctrl-C ends the run after the update, saved, and a resumed run goes on") {
+  const TemporaryFolder folder;
+  std::signal(SIGINT, SIG_DFL);  // a shell may have started this program with it ignored
+  std::signal(SIGTERM, SIG_DFL);
+  for (const int number : {SIGINT, SIGTERM}) {
+    Run run;
+    TrainerOptions options{.steps = 20, .last_checkpoint = folder.file("last.st")};
+    options.callbacks = {[&](const TrainStep& s) {
+      if (s.step == 6) std::raise(number);
+    }};
+    Trainer trainer(run.optimizer, run.loss(), run.options(options));
+    const TrainResult result = trainer.run();
+    CHECK(result.status == TrainStatus::interrupted);
+    CHECK(result.exit_code() == 130);
+    CHECK(result.steps == 7);
+    CHECK(result.report ==
+          fmt::format("interrupted after 7 updates; saved in '{}'", options.last_checkpoint));
+    Run again;
+    options.callbacks.clear();
+    Trainer resumed(again.optimizer, again.loss(), again.options(options));
+    resumed.resume(options.last_checkpoint);
+    CHECK(resumed.step() == 7);
+    CHECK(resumed.run().steps == 20);
+    CHECK(trainer.run().steps == 20);  // the same, without the file
+    CHECK(trainer.history().table().csv() == resumed.history().table().csv());
+  }
+  struct sigaction now {};
+  ::sigaction(SIGINT, nullptr, &now);
+  CHECK((now.sa_handler == SIG_DFL));  // all is as it was before
+}
+
+TEST_CASE("interrupt: guards nest, ignored signals stay ignored") {
+  std::signal(SIGINT, SIG_IGN);
+  {
+    const InterruptGuard guard;
+    std::raise(SIGINT);
+    CHECK_FALSE(InterruptGuard::requested());
+  }
+  std::signal(SIGINT, SIG_DFL);
+  {
+    const InterruptGuard outer;
+    { const InterruptGuard inner; }
+    std::raise(SIGINT);  // would end the test if the inner one had put the default back
+    CHECK(InterruptGuard::requested());
+    const InterruptGuard another;
+    CHECK(InterruptGuard::requested());
+  }
+  const InterruptGuard fresh;
+  CHECK_FALSE(InterruptGuard::requested());
+}
+
+TEST_CASE("trainer: stop() ends the run after the update") {
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.1});
+  Trainer* self = nullptr;
+  TrainerOptions options{.steps = 9, .progress = kSilent};
+  options.callbacks = {[&](const TrainStep& s) {
+    if (s.step == 2) self->stop();
+  }};
+  Trainer trainer(optimizer, f.loss(), options);
+  self = &trainer;
+  const TrainResult result = trainer.run();
+  CHECK(result.status == TrainStatus::stopped_early);
+  CHECK(result.report == "stopped after 3 updates");
+  CHECK(trainer.run().steps == 9);
+}
+
+TEST_CASE("trainer: progress lines carry the loss and what is monitored") {
+  const TemporaryFolder folder;
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.25});
+  TrainerOptions options{.steps = 2, .progress = {.interval = 0}};
+  options.evaluate = [](std::int64_t) -> Metrics { return {{"val_loss", 1.5}}; };
+  Trainer trainer(optimizer, f.loss(), options);
+  train_test::CapturedStderr captured(folder.file("stderr"));
+  trainer.run();
+  const std::string text = captured.text();
+  CHECK_MESSAGE(text.rfind("train 1/2 (50 %), ", 0) == 0, text);
+  CHECK_MESSAGE(test_support::contains(text, " left: loss 1, val_loss 1.5\n"), text);
+  CHECK_MESSAGE(test_support::contains(text, " s: loss 0.25, val_loss 1.5\n"), text);
+  CHECK(text.find('\r') == std::string::npos);
+  CHECK(text.find('\033') == std::string::npos);
+}
+
+TEST_CASE("trainer: losses that are none, metrics that clash or are missing") {
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.1});
+  const auto run = [&](LossFunction loss, MetricsFunction evaluate, std::string monitor) {
+    TrainerOptions options{.steps = 1, .progress = kSilent};
+    options.evaluate = std::move(evaluate);
+    options.monitor = std::move(monitor);
+    Trainer(optimizer, std::move(loss), options).run();
+  };
+  const Tensor two = test_support::leaf({1.0, 2.0});
+  optimizer.zero_grad();
+  CHECK_REFUSED(GraphError, "[Trainer] the loss is undefined",
+                run([](std::int64_t) { return Tensor(); }, {}, ""));
+  CHECK_REFUSED(ShapeError, "[Trainer] the loss must be one number: its shape is (2,)",
+                run([&](std::int64_t) { return square(two); }, {}, ""));
+  CHECK_REFUSED(GraphError, "[backward]", run([](std::int64_t) { return scalar(1.0); }, {}, ""));
+  CHECK_REFUSED(ValueError,
+                "[Trainer] 'loss' is what the trainer itself records; call it 'val_loss'",
+                run(
+                    f.loss(),
+                    [](std::int64_t) -> Metrics {
+                      return {{"loss", 1}};
+                    },
+                    ""));
+  CHECK_REFUSED(ValueError,
+                "[Trainer] evaluate must return what is monitored: 'b' is not among its 1 metrics",
+                run(
+                    f.loss(),
+                    [](std::int64_t) -> Metrics {
+                      return {{"a", 1}};
+                    },
+                    "b"));
+  CHECK_REFUSED(ValueError,
+                "[Trainer] evaluate must return what is monitored: '' is not among its 0 metrics",
+                run(
+                    f.loss(), [](std::int64_t) { return Metrics(); }, ""));
+  CHECK(f.x.item() == 1);
+}
+
+TEST_CASE("trainer: options that make no sense are refused, and change no rate") {
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.1});
+  const auto check_refused = [&](const TrainerOptions& options, const std::string& words) {
+    const std::string message =
+        ops_test::refusal<ValueError>([&] { Trainer(optimizer, f.loss(), options); });
+    CHECK_MESSAGE(message.rfind("[Trainer] " + words, 0) == 0, message);
+  };
+  check_refused({.steps = 0}, "a count must be at least 1: steps = 0");
+  check_refused({.accumulate = 0}, "a count must be at least 1: accumulate = 0");
+  check_refused({.clip_norm = 0}, "a limit must be positive: clip_norm = 0");
+  check_refused({.clip_norm = kNaN}, "a limit must be positive: clip_norm = nan");
+  check_refused({.evaluate_every = 0}, "a period must be at least 1: evaluate_every = 0");
+  check_refused({.probe_every = -1}, "a period must be at least 1: probe_every = -1");
+  check_refused({.checkpoint_every = -1}, "a period must not be negative: checkpoint_every = -1");
+  check_refused({.patience = -1}, "a count must not be negative: patience = -1");
+  check_refused({.patience = 1}, "patience and best_checkpoint need something to judge by");
+  check_refused({.best_checkpoint = "x"},
+                "patience and best_checkpoint need something to judge by");
+  check_refused({.min_delta = kInf},
+                "a difference must be finite and not negative: min_delta = inf");
+  check_refused({.min_delta = kNaN},
+                "a difference must be finite and not negative: min_delta = nan");
+  check_refused({.callbacks = {StepCallback()}}, "a callback is an empty function");
+  Rng rng(0);
+  check_refused({.parts = {{"history", rng}}},
+                "a part needs a name of its own: 'history' is taken");
+  check_refused({.parts = {{"a", rng}, {"a", rng}}},
+                "a part needs a name of its own: 'a' is taken");
+  CHECK_REFUSED(ValueError, "[Trainer] there is nothing to train: the loss is an empty function",
+                Trainer(optimizer, LossFunction()));
+  TrainerOptions same{.evaluate = [](std::int64_t) { return Metrics(); }};
+  same.last_checkpoint = same.best_checkpoint = "x";
+  check_refused(same, "the best and the last checkpoint need files of their own: both are 'x'");
+  CHECK(optimizer.lr() == 0.1);
+}
+
+TEST_CASE(
+    "trainer: a checkpoint that cannot be written or is foreign is an error, nothing changes") {
+  const TemporaryFolder folder;
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.1});
+  TrainerOptions options{.steps = 1, .progress = kSilent};
+  options.last_checkpoint = folder.file("no/such/folder/last.st");
+  Trainer trainer(optimizer, f.loss(), options);
+  CHECK_THROWS_AS(trainer.run(), IoError);
+  CHECK(trainer.step() == 1);
+  const double x = f.x.item();
+  CHECK_THROWS_AS(trainer.resume(folder.file("missing.st")), IoError);
+  write_file(folder.file("foreign.st"), "hello");
+  CHECK_THROWS_AS(trainer.resume(folder.file("foreign.st")), IoError);
+  Run run;
+  Trainer other(run.optimizer, run.loss(),
+                run.options({.steps = 1, .last_checkpoint = folder.file("other.st")}));
+  other.run();
+  CHECK_THROWS_AS(trainer.resume(folder.file("other.st")), ValueError);
+  CHECK(f.x.item() == x);
+  CHECK(trainer.step() == 1);
+}
