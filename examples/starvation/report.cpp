@@ -29,8 +29,9 @@ void Report::run() {
     page_.code(results_.command);
   }
   page_.paragraph(
-      "Beside this page lie the tables as CSV (`lesson`, `init`, `curves`, `summary`, `keys`, "
-      "`text`), `run.json`, and in `figures` each figure's numbers, its gnuplot script and the "
+      "Beside this page lie the tables as CSV (`lesson`, `init`, `attribution`, `curves`, "
+      "`summary`, `keys`, `ends`, `text`), `run.json`, and in `figures` each figure's numbers, its "
+      "gnuplot script and the "
       "drawing.");
   Table options({"option", "value"});
   for (const auto& [name, value] : results_.run) options.add({Cell(name), Cell(value)});

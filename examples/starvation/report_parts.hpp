@@ -35,6 +35,8 @@ class Report {
  private:
   /// Returns whether there was anything to draw.
   bool draw(const softtape::Figure& figure, const std::string& caption);
+  void attribution(double T);
+  void ends(double lr);
   void sweep(const std::vector<const Outcome*>& sweep, const std::string& optimizer);
 
   const Results& results_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "figures.hpp"
 #include "report_parts.hpp"
@@ -113,13 +114,50 @@ void Report::heat_maps() {
        "10^{−12} has the darkest colour. Below −6 a key counts as dead.");
 }
 
+void Report::attribution(double T) {
+  const Rows all = Rows(results_.attribution).where("init_gain", 1).where("T", T);
+  const std::vector<std::pair<const char*, const char*>> factors{
+      {"factor", "scale c"},  {"jacobian_rms", "Jacobian J"}, {"upstream", "upstream g"},
+      {"key_norm", "keys K"}, {"product", "all four"},        {"grad_wq", "measured dL/dWq"}};
+  std::vector<std::string> columns{"d_{k}"};
+  for (const auto& factor : factors) columns.push_back(factor.second);
+  Table table(columns);
+  std::vector<double> last;
+  for (const double dk : all.distinct("dk")) {
+    const Rows here = all.where("dk", dk);
+    const Rows scaled = here.where("scale", "inv_sqrt_dk"), unscaled = here.where("scale", "none");
+    if (scaled.empty() || unscaled.empty()) continue;
+    std::vector<Cell> row{Cell(dk)};
+    last = {dk};
+    for (const auto& factor : factors) {
+      last.push_back(median(unscaled.numbers(factor.first)) / median(scaled.numbers(factor.first)));
+      row.emplace_back(last.back());
+    }
+    table.add(std::move(row));
+  }
+  if (table.rows().empty()) return;
+  page_.paragraph(fmt::format(
+      "In numbers, at d_{{k}} = {}: without the scale c is {} times larger, the Jacobian {} times, "
+      "the upstream gradient {} times and the keys {} times; together {} times, and measured are "
+      "{}. "
+      "The Jacobian shrinks, but as a root mean square over rows: a few rows near a tie, whose "
+      "Jacobian is large, outweigh the many that have none. The median row in the table above "
+      "shows "
+      "what this hides.",
+      last[0], digits(last[1]), digits(last[2]), digits(last[3]), digits(last[4]), digits(last[5]),
+      digits(last[6])));
+  page_.table(table,
+              "Unscaled over scaled, factor by factor: root mean squares over rows, medians "
+              "over seeds. The product is an estimate; the measured norm also knows how rows "
+              "add up.");
+}
+
 void Report::weight_norms() {
-  const Rows all = Rows(results_.init).where("init_gain", 1);
-  const Rows rows = all.where("T", main_T(results_));
-  Table table({"d_{k}", "|dL/dWq| scaled", "unscaled", "unscaled / scaled",
-               "of which the scale (√d_{k})", "of which all else", "|dL/dWk| unscaled / scaled",
-               "|dL/dWv| unscaled / scaled"});
-  double least = std::numeric_limits<double>::infinity(), dk_last = 0, all_else = 0, last = 0;
+  const double T = main_T(results_);
+  const Rows rows = Rows(results_.init).where("init_gain", 1).where("T", T);
+  Table table({"d_{k}", "|dL/dWq| scaled", "|dL/dWq| unscaled", "unscaled / scaled",
+               "|dL/dWk| unscaled / scaled", "|dL/dWv| unscaled / scaled"});
+  double least = std::numeric_limits<double>::infinity();
   for (const double dk : rows.distinct("dk")) {
     const Rows here = rows.where("dk", dk);
     const auto norm = [&](const char* scale, const char* column) {
@@ -128,12 +166,11 @@ void Report::weight_norms() {
     const auto quotient = [&](const char* column) {
       return norm("none", column) / norm("inv_sqrt_dk", column);
     };
-    const double q = quotient("grad_wq");
-    if (std::isnan(q)) continue;
-    least = std::min(least, q);
-    dk_last = dk, last = q, all_else = q / std::sqrt(dk);
-    table.add({dk, norm("inv_sqrt_dk", "grad_wq"), norm("none", "grad_wq"), q, std::sqrt(dk),
-               all_else, quotient("grad_wk"), quotient("grad_wv")});
+    const double of_wq = quotient("grad_wq");
+    if (std::isnan(of_wq)) continue;
+    least = std::min(least, of_wq);
+    table.add({dk, norm("inv_sqrt_dk", "grad_wq"), norm("none", "grad_wq"), of_wq,
+               quotient("grad_wk"), quotient("grad_wv")});
   }
   if (table.rows().empty()) {
     if (!results_.init.rows().empty()) missing_.push_back("norms of the weight gradients");
@@ -146,19 +183,15 @@ void Report::weight_norms() {
             "Whoever reports its norm as a measure of starvation shows the opposite of the claim."
           : "The norm of the gradient of Wq is not a measure of starvation: without the scale it "
             "is mostly larger.");
-  page_.paragraph(fmt::format(
-      "The reason is in dL/dWq = Σ x^{{T}} (c · J g · K), a product of four factors: the scale c, "
-      "the "
-      "Jacobian J of the softmax, the upstream gradient g and the keys K. Both runs start from the "
-      "same weights, so the keys are the same numbers. Without the scale c is √d_{{k}} times "
-      "larger, "
-      "which is {0} times at d_{{k}} = {1}. The norm there is {2} times that of the scaled run, so "
-      "Jacobian and upstream gradient together account for a factor of {3}, no more. A norm adds "
-      "squares: a few rows near a tie, whose gradient is large, outweigh the many that have none. "
-      "The median row in the table above shows what the norm hides. And dL/dWv does not pass the "
-      "Jacobian at all: the values never starve as a whole.",
-      digits(std::sqrt(dk_last)), dk_last, digits(last), digits(all_else)));
   page_.table(table, "Norms of the weights' gradients at the start, medians over seeds.");
+  page_.paragraph(
+      "The reason: dL/dWq is a sum over rows of x^{T} (c · J g · K), with four factors. The scale "
+      "c "
+      "is √d_{k} times larger without the division. The Jacobian J is smaller. The keys K are the "
+      "same numbers, since both runs start from the same weights, and the upstream gradient g is "
+      "much the same. dL/dWv does not pass the Jacobian at all: the values never starve as a "
+      "whole.");
+  attribution(T);
 }
 
 }  // namespace starvation

@@ -192,15 +192,15 @@ void HtmlPage::figure(const Figure& figure, const DrawnFigure& drawn, const std:
     body_ += "<div class=\"scroll\" role=\"region\" tabindex=\"0\" aria-label=\"Figure " +
              fmt::format("{}\">\n{}</div>\n", figures_, drawn.svg.substr(begin));
   }
-  body_ +=
-      fmt::format("<figcaption><b>Figure {}.</b> {}</figcaption>\n", figures_, rich_text(caption));
-  body_ += fmt::format("<details{}><summary>The numbers behind figure {}</summary>\n",
-                       drawn.svg.empty() ? " open" : "", figures_);
+  body_ += fmt::format(
+      "<figcaption><p><b>Figure {0}.</b> {1}</p>\n"
+      "<details{2}><summary>The numbers behind figure {0}</summary>\n",
+      figures_, rich_text(caption), drawn.svg.empty() ? " open" : "");
   for (const Panel& panel : figure.panels) {
     const std::string label = panel.title.empty() ? figure.description : panel.title;
     body_ += table_html(numbers(panel), escape(panel.title), label);
   }
-  body_ += "</details>\n</figure>\n";
+  body_ += "</details>\n</figcaption>\n</figure>\n";
 }
 
 std::string HtmlPage::str() const {

@@ -58,8 +58,8 @@ figure{margin-top:1.8rem;margin-bottom:1.8rem}
 figure svg{display:block;max-width:max(100%,46rem);height:auto;margin:0 auto}
 figure .softtape-figure .paper{fill:none}
 figcaption{font-size:.92rem;line-height:1.5;color:var(--soft);max-width:44rem;margin:.5rem auto}
-figcaption b{color:var(--ink)}
-figure details{max-width:44rem;margin:0 auto}
+figcaption p{margin:.2rem 0}
+figcaption p b,figcaption table{color:var(--ink)}
 summary{font-size:.88rem;color:var(--link);cursor:pointer;padding:.3rem 0}
 details .scroll{max-height:26rem;overflow-y:auto;border:1px solid var(--line);border-radius:.4rem;
 padding:0 .6rem;margin:.4rem 0 .8rem}

@@ -96,6 +96,13 @@ std::string finish_svg(const std::string& drawn, const Figure& figure) {
   replace_all(out, "\"black\"", fmt::format("\"{}\"", ink.light));
   replace_all(out, "'black'", fmt::format("'{}'", ink.light));
   replace_all(out, "fill = ", "fill=");
+  // Names of plots, which would show under the pointer.
+  const std::string_view title = "<title>gnuplot_";
+  for (std::size_t at = out.find(title); at != std::string::npos; at = out.find(title, at)) {
+    const std::size_t end = out.find("</title>", at);
+    if (end == std::string::npos) break;
+    out.erase(at, end + std::string_view("</title>").size() - at);
+  }
   const std::string id = as_id(figure.name);
   for (const char* before : {"id='", "id=\"", "href='#", "href=\"#", "url(#"}) {
     replace_all(out, before, before + id);

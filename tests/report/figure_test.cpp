@@ -278,6 +278,7 @@ TEST_CASE("figure: the drawing is well-formed, named, the same every time, and l
   CHECK_FALSE(holds(drawn.svg, "\"black\""));
   CHECK_FALSE(holds(drawn.svg, "nan"));
   CHECK_FALSE(holds(drawn.svg, "<image"));
+  CHECK_FALSE(holds(drawn.svg, "<title>gnuplot"));
   CHECK(count(drawn.svg, "http") == count(drawn.svg, "http://www.w3.org/"));
   CHECK(softtape::write_figure(figure, folder.path).svg == drawn.svg);
 }

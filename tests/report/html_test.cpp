@@ -116,6 +116,7 @@ TEST_CASE("html: a figure is shown with its numbers, or with the reason why not"
   CHECK_FALSE(holds(html, "<?xml"));
   CHECK(holds(html, "<svg><g/></svg>"));
   CHECK(holds(html, "<b>Figure 1.</b> Caption one"));
+  CHECK(count(html, "</figcaption>\n</figure>") == 2);  // HTML wants the caption first or last
   CHECK(holds(html, "This figure was not drawn: gnuplot is &lt;gone&gt;."));
   CHECK(holds(html, "<details open><summary>The numbers behind figure 2"));
   CHECK(count(html, "data-value=\"0.1234567\"") == 2);

@@ -108,6 +108,10 @@ inline void add_start(starvation::Results& results) {
                             mean, rare, rare / 5, rare * rare / 50, dead, dead, dead * 0.9,
                             500 * (1 + over * over), 0.0024 * std::sqrt(scale == "none" ? dk : 1.),
                             0.0024 * std::sqrt(scale == "none" ? dk : 1.), 0.02});
+          const double c = scale == "none" ? 1 : 1 / std::sqrt(dk);
+          results.attribution.add({std::int64_t(dk), std::int64_t(T), scale, 1.0,
+                                   std::int64_t(seed), c, mean, 2.0, 1.0, 2 * c * mean, 0.0024 * c,
+                                   c * std::sqrt(dk)});
         }
       }
     }
@@ -146,6 +150,10 @@ inline void add_keys(starvation::Results& results) {
   for (const double dk : {16., 64., 256.}) {
     for (const std::string scale : {"inv_sqrt_dk", "none"}) {
       for (int seed = 0; seed < 3; ++seed) {
+        const double right = scale == "none" ? 0.5 : 1;
+        results.ends.add({std::int64_t(dk), std::int64_t(16), scale, "-", 1.0, "sgd", 10.0,
+                          std::int64_t(seed), right, 1.0, right < 1 ? 0.07 : std::nan(""), 0.4,
+                          right < 1 ? 0.9 : std::nan("")});
         for (int key = 0; key < 32; ++key) {
           const double u = noise(dk, seed, key);
           const double share = scale == "none" ? (u < 0.4 ? 0.05 * u : std::min(1., u + 0.3)) : 1.0;

@@ -163,6 +163,17 @@ TEST_CASE("report: the norm of the gradient of Wq is called larger only where it
   CHECK(holds(html, "data-value=\"0.5\""));  // the quotient
 }
 
+TEST_CASE("report: the norm's factors and the split of the answers are in tables") {
+  const std::string html = report_of(made_up::results());
+  CHECK(holds(html, "In numbers, at d<sub>k</sub> = 1024: without the scale c is 32 times larger"));
+  CHECK(holds(html, "largest weight on the right key"));
+  CHECK(holds(html, "data-value=\"0.07\""));
+  Results without;
+  made_up::add_start(without);
+  without.attribution = softtape::Table(without.attribution.columns());
+  CHECK_FALSE(holds(report_of(without), "In numbers"));
+}
+
 TEST_CASE("report: laws that failed show, laws that were not checked are named") {
   Results results;
   results.laws = {{"P1", "a < b", "1", true}, {"P6", "c", "2", false}};
