@@ -105,7 +105,11 @@ Parsed parse(int argc, char** argv) {
       ->check(CLI::IsMember({"sgd", "adam"}));
   auto* seeds = app.add_option("--seeds", seed_count, "How many seeds: 0, 1, ...")
                     ->check(CLI::Range(std::int64_t{1}, std::int64_t{10000}));
-  app.add_option("--seed-list", o.seeds, "The seeds themselves")->delimiter(',')->excludes(seeds);
+  std::vector<std::int64_t> seed_list;
+  app.add_option("--seed-list", seed_list, "The seeds themselves")
+      ->delimiter(',')
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 53))
+      ->excludes(seeds);
   app.add_option("--steps", o.steps, "Training steps")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40));
   app.add_option("--eval-every", o.eval_every, "Steps between evaluations")
@@ -157,15 +161,14 @@ Parsed parse(int argc, char** argv) {
   o.dtype = dtype == "float64" ? softtape::DType::float64 : softtape::DType::float32;
   o.progress = !no_progress && !o.quiet;
   o.report = !no_report;
-  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(seed_count); ++seed) {
-    o.seeds.push_back(seed);
-  }
+  for (std::int64_t seed = 0; seed < seed_count; ++seed) seed_list.push_back(seed);
+  o.seeds = {seed_list.begin(), seed_list.end()};
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_lnames().empty() || option->get_lnames()[0] == "help") continue;
-    const std::string name = option->get_lnames()[0];
+    const std::string name = option->get_lnames().empty() ? "" : option->get_lnames()[0];
+    if (name.empty() || name == "help" || name == "version") continue;
     std::string value = fmt::format("{}", fmt::join(option->results(), ","));
     if (value.empty()) value = option->get_default_str();
-    if (value.empty()) value = option->get_type_size() == 0 ? "false" : "default";
+    if (value.empty()) value = option->get_expected_max() == 0 ? "false" : "default";
     o.listed.emplace_back(name, value);
   }
   return parsed;
@@ -233,6 +236,8 @@ int run(const Options& options, const std::string& command) {
     fmt::print("\n{:.1f} s. Tables in {}{}\n", wall.count(), options.out,
                options.report ? "; open report.html there in a browser" : "");
   }
+  // What a full disk or a closed pipe did not take is known only now.
+  if (std::fflush(stdout) != 0) throw softtape::IoError("[starvation] stdout cannot be written");
   if (!whole) {
     fmt::print(stderr, "starvation: interrupted; what was finished is in {}\n", options.out);
     return kInterrupted;

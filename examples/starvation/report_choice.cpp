@@ -12,20 +12,23 @@ namespace starvation {
 
 Headline headline_of(const std::vector<Outcome>& all) {
   std::vector<const Outcome*> candidates;
-  double dk = 0;
+  double dk = 0, T = 0;  // of the starts with a gain of their own: the two-by-two is around them
   for (const Outcome& one : all) {
     const Setting& s = one.setting;
     const bool fits = s.task == "recall" && s.remedy == "-" && s.optimizer == "sgd" &&
                       s.lr_qk == s.lr && (s.scale == "inv_sqrt_dk" || s.scale == "none");
     if (!fits) continue;
     candidates.push_back(&one);
-    if (s.init_gain != 1 && dk != 256) dk = s.dk == 256 ? 256 : std::max(dk, s.dk);
+    if (s.init_gain != 1 && dk != 256) {
+      dk = s.dk == 256 ? 256 : std::max(dk, s.dk);
+      T = s.T;
+    }
   }
   const auto at_rate = [&](double lr) {
     Headline found;
     for (const Outcome* one : candidates) {
       const Setting& s = one->setting;
-      if (s.dk != dk || s.lr != lr) continue;
+      if (s.dk != dk || s.T != T || s.lr != lr) continue;
       const double spread = score_std(s);
       const bool narrow = spread > 0.5 && spread < 2;
       const bool wide = spread > std::sqrt(s.dk) / 2 && spread > std::sqrt(2 * std::log(s.T));

@@ -8,10 +8,11 @@
 #include <utility>
 
 #include "figures.hpp"
-#include "report.hpp"
 #include "ops/support.hpp"
+#include "report.hpp"
 #include "report/made_up.hpp"
 #include "report/support.hpp"
+#include "report_choice.hpp"
 #include "softtape/io/file.hpp"
 
 namespace {
@@ -281,3 +282,20 @@ TEST_CASE("report: the spread of the scores follows scale and gain") {
 }
 
 }  // namespace
+
+TEST_CASE("report: the two-by-two leaves out controls with another number of keys") {
+  std::vector<Outcome> all;
+  for (const double T : {16.0, 4.0}) {
+    for (const char* scale : {"inv_sqrt_dk", "none"}) {
+      Outcome one;
+      one.setting = {"recall", scale, "-", "sgd", 256, T, 1, 10, 10};
+      all.push_back(one);
+      one.setting.init_gain = one.setting.scale == "none" ? 0.25 : 4;
+      if (T == 16) all.push_back(one);
+    }
+  }
+  for (const Outcome* one : starvation::headline_of(all).cells()) {
+    REQUIRE(one != nullptr);
+    CHECK(one->setting.T == 16);
+  }
+}
