@@ -176,9 +176,9 @@ void HtmlPage::table(const Table& table, const std::string& caption, int digits)
   body_ += table_html(table, rich_text(caption), without_marks(caption), digits);
 }
 
-void HtmlPage::details(const std::string& summary, const Table& table) {
+void HtmlPage::details(const std::string& summary, const Table& table, int digits) {
   body_ += "<details><summary>" + rich_text(summary) + "</summary>\n" +
-           table_html(table, "", without_marks(summary)) + "</details>\n";
+           table_html(table, "", without_marks(summary), digits) + "</details>\n";
 }
 
 void HtmlPage::figure(const Figure& figure, const DrawnFigure& drawn, const std::string& caption) {

@@ -88,7 +88,10 @@ inline void add_training(starvation::Results& results) {
   for (const std::string scale : {"learned", "inv_dk"}) {
     add_run(results, {.scale = scale, .lr = 30}, scale == "inv_dk" ? 110 : 40);
   }
-  add_run(results, {.scale = "none", .gain = 0.35, .lr = 3}, 60);
+  add_run(results, {.scale = "none", .remedy = "small_init", .gain = 0.35, .lr = 3}, 60);
+  for (const std::string scale : {"inv_sqrt_dk", "none"}) {
+    add_run(results, {.scale = scale, .dk = 256, .T = 4}, 60);  // the two-by-two has 16 keys
+  }
   add_run(results, {.scale = "inv_sqrt_dk", .dk = 4, .lr = 3}, 330);
   add_run(results, {.scale = "none", .dk = 4, .lr = 3}, 250);
 }
@@ -190,7 +193,8 @@ inline starvation::Results results() {
   all.lesson.add({"weight of the winner", 8.0, 0.0, 0.99966464987, 0.99966464987});
   all.lesson.add({"p(1 - p)", 8.0, 0.0, 3.352376707565e-4, 3.352376707565e-4});
   all.lesson.add({"p(1 - p)", 1.0, 0.0, 0.1966119332415, 0.1966119332415});
-  all.lesson.add({"Var(q.k) / d_k", std::nan(""), std::nan(""), 1.002, 1.0});
+  all.lesson.add({"p(1 - p)", 2.0, 0.0, 0.104993585404, 0.104993585404});
+  all.lesson.add({"Var(q.k) / d_k", 0.0, 0.0, 1.002, 1.0});
   add_start(all);
   add_training(all);
   add_heat_maps(all);
