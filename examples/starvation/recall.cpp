@@ -321,7 +321,7 @@ RecallStart recall_start(const RecallSetting& s, std::uint64_t seed) {
   start.jacobian_median = summarize(jacobian).median;
   start.jacobian_rms = std::sqrt(squared_norm(jacobian) / n);
   start.row_ds_median = summarize(row_gradient_norm(g.gscores)).median;
-  start.target_ds_median = summarize(tensor(target)).median;
+  start.target_ds_median = summarize(tensor(target, {.dtype = DType::float64})).median;
   start.target_starved = share_below(target, kDead);
   start.dead_keys = dead_keys(g.gscores);
   start.dead_keys_relative = dead_keys_relative(g.gscores, g.gweights);

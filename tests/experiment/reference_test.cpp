@@ -116,7 +116,7 @@ TEST_CASE("P12: statistics before the first step are those of an independent Num
     CAPTURE(r.setting.scale);
     const RecallStart start = recall_start(r.setting, r.seed);
     const auto check = [&](const char* column, double value) {
-      CAPTURE(column);
+      CAPTURE(std::string(column));
       const double expected = r.numbers.at(column);
       CHECK(std::abs(value - expected) <= std::max(1e-15, 1e-9 * std::abs(expected)));
     };
