@@ -228,7 +228,8 @@ void Report::weight_norms() {
   page_.paragraph(
       "The reason: dL/dWq is a sum over rows of x^{T} (c · J g · K), with four factors. The scale "
       "c "
-      "is √d_{k} times larger without the division. The Jacobian J is smaller. The keys K are the "
+      "is √d_{k} times larger without the division. The Jacobian J shrinks as d_{k} grows, but "
+      "more slowly. The keys K are the "
       "same numbers, since both runs start from the same weights, and the upstream gradient g is "
       "much the same. dL/dWv does not pass the Jacobian at all: the values never starve as a "
       "whole.");

@@ -44,7 +44,9 @@ std::string set_all_but_code(const std::string& text) {
 std::string readable(double x, int figures) {
   if (std::isnan(x)) return "NaN";
   if (std::isinf(x)) return x > 0 ? "∞" : "−∞";
-  std::string digits = fmt::format("{:.{}g}", x, figures);
+  // Whole numbers are counts and settings: 1024 is not 1.02 × 10^3.
+  const bool whole = x == std::round(x) && std::abs(x) < 1e6;
+  std::string digits = whole ? fmt::format("{:.0f}", x) : fmt::format("{:.{}g}", x, figures);
   const std::size_t e = digits.find('e');
   std::string power;
   if (e != std::string::npos) {
