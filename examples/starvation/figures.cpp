@@ -141,14 +141,13 @@ Figure jacobian_figure(const Results& results) {
         if (!one.x.empty()) panel.series.push_back(std::move(one));
       }
     }
-    Series predicted{.name = "predicted mean f_T / sqrt(d_k)", .look = 6};
+    Series predicted{
+        .name = "predicted mean f_T / sqrt(d_k)", .mark = Mark::line_points, .look = 6};
     for (const double dk : here.distinct("dk")) {
       if (!limit_holds(dk, T)) continue;
       predicted.x.push_back(dk);
       predicted.y.push_back(top_gap_density(T) / std::sqrt(dk));
     }
-    // One point of a line would not be seen.
-    if (predicted.x.size() == 1) predicted.mark = Mark::points;
     if (!predicted.x.empty()) panel.series.push_back(std::move(predicted));
     if (!panel.series.empty()) figure.panels.push_back(std::move(panel));
   }

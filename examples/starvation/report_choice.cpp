@@ -11,19 +11,21 @@
 namespace starvation {
 
 Headline headline_of(const std::vector<Outcome>& all) {
+  // Where another gain ran: at d_k = 256, else at the largest.
   std::vector<const Outcome*> candidates;
-  double dk = 0, T = 0;  // of the starts with a gain of their own: the two-by-two is around them
+  double dk = 0, T = 0;
   for (const Outcome& one : all) {
     const Setting& s = one.setting;
     const bool fits = s.task == "recall" && s.remedy == "-" && s.optimizer == "sgd" &&
                       s.lr_qk == s.lr && (s.scale == "inv_sqrt_dk" || s.scale == "none");
     if (!fits) continue;
     candidates.push_back(&one);
-    if (s.init_gain != 1 && dk != 256) {
-      dk = s.dk == 256 ? 256 : std::max(dk, s.dk);
+    if (s.init_gain != 1 && dk != 256 && (s.dk == 256 || s.dk > dk)) {
+      dk = s.dk;
       T = s.T;
     }
   }
+  if (dk == 0) return {};
   const auto at_rate = [&](double lr) {
     Headline found;
     for (const Outcome* one : candidates) {
@@ -42,7 +44,6 @@ Headline headline_of(const std::vector<Outcome>& all) {
     const std::vector<const Outcome*> cells = headline.cells();
     return std::count_if(cells.begin(), cells.end(), [](const Outcome* one) { return one; });
   };
-  if (dk == 0) return {};
   Headline found = at_rate(10);
   for (const Outcome* one : candidates) {
     const Headline other = at_rate(one->setting.lr);
@@ -149,7 +150,9 @@ std::vector<Rows> key_symbol_groups(const Results& results) {
       Rows(results.keys).where("init_gain", 1).where("remedy", "-").where("optimizer", "sgd");
   const Rows of_T = all.where("T", most_common(all, "T"));
   const Rows ten = of_T.where("lr", 10);
-  const Rows rows = ten.empty() ? of_T.where("lr", most_common(of_T, "lr")) : ten;
+  const Rows of_rate = ten.empty() ? of_T.where("lr", most_common(of_T, "lr")) : ten;
+  // A control may be a shorter copy of a run; the main runs come first.
+  const Rows rows = of_rate.first_of({"dk", "scale", "seed", "key"});
   std::vector<Rows> out;
   for (const double dk : rows.distinct("dk")) {
     for (const std::string scale : {"inv_sqrt_dk", "none"}) {

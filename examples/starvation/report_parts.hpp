@@ -35,6 +35,7 @@ class Report {
  private:
   /// Returns whether there was anything to draw.
   bool draw(const softtape::Figure& figure, const std::string& caption);
+  void lesson_tables();
   void attribution(double T);
   void ends(double lr);
   void sweep(const std::vector<const Outcome*>& sweep, const std::string& optimizer);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <tuple>
 #include <variant>
 
@@ -54,6 +55,19 @@ Rows Rows::where(const std::string& column, double value) const {
   Rows out = *this;
   std::erase_if(out.rows_,
                 [&](std::size_t row) { return number_of(table_->rows()[row][at]) != value; });
+  return out;
+}
+
+Rows Rows::first_of(const std::vector<std::string>& columns) const {
+  std::set<std::vector<std::string>> seen;
+  std::vector<std::size_t> kept;
+  for (std::size_t i = 0; i < size(); ++i) {
+    std::vector<std::string> values;
+    for (const std::string& column : columns) values.push_back(text(i, column));
+    if (seen.insert(std::move(values)).second) kept.push_back(rows_[i]);
+  }
+  Rows out = *this;
+  out.rows_ = std::move(kept);
   return out;
 }
 
@@ -195,7 +209,8 @@ std::string name_of(const std::string& scale, const std::string& remedy, double 
     return name;
   };
   std::string out = readable(scale);
-  if (remedy != "-" && !remedy.empty()) out = readable(remedy) + ", " + out;
+  const bool remedied = remedy != "-" && !remedy.empty() && remedy != scale;
+  if (remedied) out = readable(remedy) + ", " + out;
   if (init_gain != 1) out += fmt::format(", gain {:.4g}", init_gain);
   return out;
 }

@@ -17,6 +17,8 @@ class Rows {
 
   Rows where(const std::string& column, const std::string& value) const;
   Rows where(const std::string& column, double value) const;
+  /// Leaves out a row that agrees with an earlier one in all these columns.
+  Rows first_of(const std::vector<std::string>& columns) const;
   std::size_t size() const { return rows_.size(); }
   bool empty() const { return rows_.empty(); }
   /// NaN for text; 0 and 1 for flags.

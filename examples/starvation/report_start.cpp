@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "figures.hpp"
@@ -26,18 +27,58 @@ void Report::lesson() {
       "gradients are equal and opposite, so with two keys both starve together. Shrinking the gap "
       "between the scores raises the score gradient enormously; the query's gradient also carries "
       "the scale itself, so its gain is smaller by that factor.");
-  Table table({"quantity", "scores (winner, loser)", "value", "expected"});
+  lesson_tables();
+}
+
+void Report::lesson_tables() {
   const Rows rows(results_.lesson);
+  const std::size_t value = results_.lesson.column("value");
+  Table whole({"quantity", "scores (winner, loser)", "value", "expected"});
+  std::vector<std::string> pairs, quantities;
+  std::map<std::pair<std::string, std::string>, Cell> values;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const double winner = rows.number(i, "winner_score"), loser = rows.number(i, "loser_score");
-    // Some rows are about no pair of scores.
-    const bool pair = std::isfinite(winner) && std::isfinite(loser);
+    // Rows about no pair of scores have equal ones.
+    const bool is_pair = winner > loser;
+    const std::string pair =
+        is_pair ? fmt::format("({}, {})", digits(winner), digits(loser)) : std::string();
     const std::vector<Cell>& row = results_.lesson.rows()[i];
-    table.add({row[results_.lesson.column("quantity")],
-               pair ? fmt::format("({}, {})", digits(winner), digits(loser)) : std::string(),
-               row[results_.lesson.column("value")], row[results_.lesson.column("expected")]});
+    const std::string quantity = rows.text(i, "quantity");
+    whole.add({quantity, pair, row[value], row[results_.lesson.column("expected")]});
+    if (!is_pair) continue;
+    values.insert_or_assign({quantity, pair}, row[value]);
+    if (std::find(pairs.begin(), pairs.end(), pair) == pairs.end()) pairs.push_back(pair);
+    if (std::find(quantities.begin(), quantities.end(), quantity) == quantities.end()) {
+      quantities.push_back(quantity);
+    }
   }
-  page_.table(table, "Computed by the library, beside what is expected.", 6);
+  // Quantities against pairs, of what was computed for three pairs and more.
+  std::erase_if(quantities, [&](const std::string& quantity) {
+    return std::count_if(values.begin(), values.end(),
+                         [&](const auto& entry) { return entry.first.first == quantity; }) < 3;
+  });
+  std::erase_if(pairs, [&](const std::string& pair) {
+    return std::none_of(quantities.begin(), quantities.end(), [&](const std::string& quantity) {
+      return values.count({quantity, pair}) > 0;
+    });
+  });
+  if (pairs.empty()) {
+    page_.table(whole, "Computed by the library, beside what is expected.", 6);
+    return;
+  }
+  std::vector<std::string> columns{"scores (winner, loser)"};
+  columns.insert(columns.end(), pairs.begin(), pairs.end());
+  Table table(columns);
+  for (const std::string& quantity : quantities) {
+    std::vector<Cell> row{Cell(quantity)};
+    for (const std::string& pair : pairs) {
+      const auto found = values.find({quantity, pair});
+      row.push_back(found == values.end() ? Cell(std::string()) : found->second);
+    }
+    table.add(std::move(row));
+  }
+  page_.table(table, "Two keys, computed by the library.", 6);
+  page_.details("All numbers of the lesson, beside what is expected", whole, 6);
 }
 
 void Report::start() {
@@ -73,11 +114,13 @@ void Report::start() {
       table.add(std::move(row));
     }
   }
-  page_.table(table, fmt::format("At the start, T = {} keys; medians over seeds. Entropy is in "
-                                 "nats; the noise scale is the gradient's variance over its "
-                                 "squared mean, the batch below which noise rules (NaN: too noisy "
-                                 "to measure).",
-                                 T));
+  page_.table(table,
+              fmt::format("At the start, T = {} keys; medians over seeds. Entropy is in "
+                          "nats; the noise scale is the gradient's variance over its "
+                          "squared mean, the batch below which noise rules (NaN: too noisy "
+                          "to measure).",
+                          T),
+              3);
 }
 
 void Report::jacobian() {
@@ -137,13 +180,11 @@ void Report::attribution(double T) {
   }
   if (table.rows().empty()) return;
   page_.paragraph(fmt::format(
-      "In numbers, at d_{{k}} = {}: without the scale c is {} times larger, the Jacobian {} times, "
-      "the upstream gradient {} times and the keys {} times; together {} times, and measured are "
-      "{}. "
-      "The Jacobian shrinks, but as a root mean square over rows: a few rows near a tie, whose "
+      "In numbers, at d_{{k}} = {}: leaving the division out multiplies c by {}, the Jacobian by "
+      "{}, the upstream gradient by {} and the keys by {}, together by {}. Measured is {}. The "
+      "Jacobian shrinks, but as a root mean square over rows: a few rows near a tie, whose "
       "Jacobian is large, outweigh the many that have none. The median row in the table above "
-      "shows "
-      "what this hides.",
+      "shows what this hides.",
       last[0], digits(last[1]), digits(last[2]), digits(last[3]), digits(last[4]), digits(last[5]),
       digits(last[6])));
   page_.table(table,
@@ -187,7 +228,8 @@ void Report::weight_norms() {
   page_.paragraph(
       "The reason: dL/dWq is a sum over rows of x^{T} (c · J g · K), with four factors. The scale "
       "c "
-      "is √d_{k} times larger without the division. The Jacobian J is smaller. The keys K are the "
+      "is √d_{k} times larger without the division. The Jacobian J shrinks as d_{k} grows, but "
+      "more slowly. The keys K are the "
       "same numbers, since both runs start from the same weights, and the upstream gradient g is "
       "much the same. dL/dWv does not pass the Jacobian at all: the values never starve as a "
       "whole.");

@@ -204,7 +204,8 @@ void Report::key_symbols() {
 void Report::ends(double lr) {
   const Rows all(results_.ends);
   const Rows plain = all.where("remedy", "-").where("init_gain", 1).where("optimizer", "sgd");
-  const Rows rows = plain.where("lr", lr).where("T", most_common(plain, "T"));
+  const Rows rows =
+      plain.where("lr", lr).where("T", most_common(plain, "T")).first_of({"dk", "scale", "seed"});
   Table table({"d_{k}", "scale", "largest weight on the right key", "answers right where it is",
                "answers right elsewhere", "targets starved where it is",
                "targets starved elsewhere"});
@@ -238,11 +239,16 @@ void Report::remedies() {
   } else {
     page_.section("Remedies");
     page_.paragraph(
-        "Whatever keeps the scores from spreading helps, and each wants its own learning rate. "
-        "Dividing by d_{k} starts near uniform attention: gradients are small but all alike, and a "
-        "higher rate makes up for it. That is slowness, not starvation. d_{k}^{−1/4} lies between "
-        "scaled and unscaled.");
-    draw(remedies_figure(results_, found), "Each remedy at its best learning rate; medians.");
+        "What can help is what keeps the scores from spreading from the first step on, and each "
+        "remedy wants its own learning rate. QK-norm gives every query and key the same length, a "
+        "small start makes them short. A soft cap bounds the scores, but a row that is saturated "
+        "at the cap stays so. A learned factor that starts at 1 starts unscaled, and would have to "
+        "learn its way out by the very gradients that are missing. Dividing by d_{k} starts near "
+        "uniform attention: gradients are small but all alike, and a higher rate makes up for it; "
+        "that is slowness, not starvation.");
+    draw(remedies_figure(results_, found),
+         "Each remedy at its best learning rate; medians over seeds. A line ends where its runs "
+         "did.");
     Table table = outcome_table({"d_{k}", "remedy", "best rate"});
     for (const Outcome* one : found) {
       const Setting& s = one->setting;

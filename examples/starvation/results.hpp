@@ -40,9 +40,10 @@ struct Results {
                            "lr_qk", "seeds", "step", "reached_90", "steps_to_90_median",
                            "loss_mean", "loss_sd", "accuracy_mean"}};
   /// How often each key symbol is found at the end of training.
-  softtape::Table keys{{"dk", "T", "scale", "remedy", "init_gain", "optimizer", "lr", "seed", "key",
-                        "queries", "found", "found_share"}};
-  /// split: "train", "validation"; `reference` lines ("uniform", "unigram", "bigram") have step -1.
+  softtape::Table keys{{"dk", "T", "scale", "remedy", "init_gain", "optimizer", "lr", "lr_qk",
+                        "steps", "seed", "key", "queries", "found", "found_share"}};
+  /// Losses on the validation windows, nats per character. A row with a `reference` ("uniform",
+  /// "unigram", "bigram") is no run: its step and seed are -1.
   softtape::Table text{
       {"dk", "scale", "optimizer", "lr", "seed", "step", "loss", "entropy", "reference"}};
   /// Why ||dL/dWq|| is larger without the scale: the factors it is made of, root mean squares over
@@ -51,9 +52,9 @@ struct Results {
                                "key_norm", "upstream", "product", "grad_wq", "score_std"}};
   /// The end of training, evaluation samples split by whether the largest weight is on the right
   /// key.
-  softtape::Table ends{{"dk", "T", "scale", "remedy", "init_gain", "optimizer", "lr", "seed",
-                        "top_key_right", "accuracy_right", "accuracy_wrong", "starved_right",
-                        "starved_wrong"}};
+  softtape::Table ends{{"dk", "T", "scale", "remedy", "init_gain", "optimizer", "lr", "lr_qk",
+                        "steps", "seed", "top_key_right", "accuracy_right", "accuracy_wrong",
+                        "starved_right", "starved_wrong"}};
   std::vector<HeatMaps> heat_maps;
   std::vector<Law> laws;
   /// Name and value of every option, in order; then version, processor, wall time and the like.

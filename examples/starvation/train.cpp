@@ -222,14 +222,14 @@ void add_run(const RecallRun& run, Results& results) {
   }
   for (std::size_t key = 0; key < run.found.size(); ++key) {
     const KeyCount& count = run.found[key];
-    results.keys.add({s.dk, s.T, s.scale, s.remedy, s.init_gain, s.optimizer, s.lr, seed,
-                      static_cast<std::int64_t>(key), count.queries, count.found,
+    results.keys.add({s.dk, s.T, s.scale, s.remedy, s.init_gain, s.optimizer, s.lr, s.lr_qk,
+                      s.steps, seed, static_cast<std::int64_t>(key), count.queries, count.found,
                       static_cast<double>(count.found) / static_cast<double>(count.queries)});
   }
   if (run.finite) {
     const TopKeySplit& split = run.split;
-    results.ends.add({s.dk, s.T, s.scale, s.remedy, s.init_gain, s.optimizer, s.lr, seed,
-                      split.right_share, split.accuracy_right, split.accuracy_wrong,
+    results.ends.add({s.dk, s.T, s.scale, s.remedy, s.init_gain, s.optimizer, s.lr, s.lr_qk,
+                      s.steps, seed, split.right_share, split.accuracy_right, split.accuracy_wrong,
                       split.starved_right, split.starved_wrong});
   }
 }
@@ -345,12 +345,15 @@ void say_ends(const Results& results) {
   Table shown({"dk", "scale", "lr", "seed", "top key right", "accuracy if right",
                "accuracy if wrong", "target starved if right", "if wrong"});
   for (const auto& row : t.rows()) {
-    if (std::get<std::int64_t>(row[0]) != 256 || std::get<std::int64_t>(row[1]) != 16 ||
-        std::get<std::string>(row[3]) != "-" || std::get<double>(row[4]) != 1 ||
-        std::get<std::string>(row[5]) != "sgd" || std::get<double>(row[6]) != 10) {
+    const auto cell = [&](const char* name) { return row[t.column(name)]; };
+    if (cell("dk") != Cell(std::int64_t{256}) || cell("T") != Cell(std::int64_t{16}) ||
+        cell("remedy") != Cell(std::string("-")) || cell("init_gain") != Cell(1.0) ||
+        cell("optimizer") != Cell(std::string("sgd")) || cell("lr") != Cell(10.0)) {
       continue;
     }
-    shown.add({row[0], row[2], row[6], row[7], row[8], row[9], row[10], row[11], row[12]});
+    shown.add({cell("dk"), cell("scale"), cell("lr"), cell("seed"), cell("top_key_right"),
+               cell("accuracy_right"), cell("accuracy_wrong"), cell("starved_right"),
+               cell("starved_wrong")});
   }
   if (shown.rows().empty()) return;
   say_heading("After training: answers by whether the largest weight is on the right key");

@@ -80,7 +80,9 @@ std::string csv_string(const std::string& text) {
 
 // 4 significant digits are what a person compares.
 std::string readable(const Cell& cell) {
-  if (const double* number = std::get_if<double>(&cell)) return fmt::format("{:.4g}", *number);
+  if (const double* number = std::get_if<double>(&cell)) {
+    return is_finite(cell) ? fmt::format("{:.4g}", *number) : non_finite_name(*number);
+  }
   if (const std::string* text = std::get_if<std::string>(&cell)) return *text;
   return to_json(cell);
 }

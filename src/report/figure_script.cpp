@@ -18,7 +18,7 @@ using detail::quoted;
 using detail::Range;
 using detail::Ranges;
 
-constexpr double kKeyRow = 22;
+constexpr double kKeyRow = 23;
 constexpr std::string_view kNext = ", \\\n     ";  // between the parts of a plot command
 
 struct Look {
@@ -58,7 +58,7 @@ std::vector<std::pair<const Series*, Look>> key_entries(const Figure& figure) {
 }
 
 // A guess at the width of a text; too much is better than too little.
-double letters(std::string_view text) { return static_cast<double>(text.size()) * 7.5; }
+double letters(std::string_view text) { return static_cast<double>(text.size()) * 7.8; }
 
 // How many entries fit side by side, with 70 pixels for a sample.
 int key_columns(const Figure& figure, double width) {
@@ -235,7 +235,7 @@ std::string key_commands(const Figure& figure, const Layout& at) {
       at.key_height / at.height);
   out += fmt::format(
       "set key center center horizontal maxcols {} Left reverse samplen 3 "
-      "width 2 spacing 1.35 textcolor rgb '{}'\n",
+      "width 2 spacing 1.15 textcolor rgb '{}'\n",
       key_columns(figure, at.width), detail::ink.light);
   out += "plot 2 with lines notitle";
   for (const auto& [series, look] : key_entries(figure)) {

@@ -44,7 +44,9 @@ std::string set_all_but_code(const std::string& text) {
 std::string readable(double x, int figures) {
   if (std::isnan(x)) return "NaN";
   if (std::isinf(x)) return x > 0 ? "∞" : "−∞";
-  std::string digits = fmt::format("{:.{}g}", x, figures);
+  // Whole numbers are counts and settings: 1024 is not 1.02 × 10^3.
+  const bool whole = x == std::round(x) && std::abs(x) < 1e6;
+  std::string digits = whole ? fmt::format("{:.0f}", x) : fmt::format("{:.{}g}", x, figures);
   const std::size_t e = digits.find('e');
   std::string power;
   if (e != std::string::npos) {
@@ -176,9 +178,9 @@ void HtmlPage::table(const Table& table, const std::string& caption, int digits)
   body_ += table_html(table, rich_text(caption), without_marks(caption), digits);
 }
 
-void HtmlPage::details(const std::string& summary, const Table& table) {
+void HtmlPage::details(const std::string& summary, const Table& table, int digits) {
   body_ += "<details><summary>" + rich_text(summary) + "</summary>\n" +
-           table_html(table, "", without_marks(summary)) + "</details>\n";
+           table_html(table, "", without_marks(summary), digits) + "</details>\n";
 }
 
 void HtmlPage::figure(const Figure& figure, const DrawnFigure& drawn, const std::string& caption) {

@@ -47,7 +47,7 @@ main>.scroll{width:fit-content;min-width:min(44rem,100%)}
 main>details{max-width:min(44rem,100%)}
 table{border-collapse:collapse;font-size:.88rem;line-height:1.4;min-width:100%}
 caption{text-align:left;color:var(--soft);padding:.3rem .1rem .5rem;max-width:min(44rem,calc(100vw - 2.5rem))}
-th,td{padding:.32rem .6rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
+th,td{padding:.32rem .5rem;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 th{font-weight:600;max-width:8.5rem;line-height:1.25;border-bottom:2px solid var(--line);vertical-align:bottom}
 td:first-child,th:first-child{padding-left:.1rem}
 td{max-width:32rem}

@@ -65,6 +65,15 @@ TEST_CASE("html: cells show a few digits and carry the whole number") {
   CHECK(holds(html, "aria-label=\"Numbers of all kinds\""));
   CHECK(tag_problem(html) == "");
 
+  Table whole({"x"});
+  whole.add({65536.0});
+  whole.add({-0.0});
+  whole.add({1e15});
+  HtmlPage counts("t", "");
+  counts.table(whole, "", 3);
+  CHECK(holds(counts.str(), ">65536</td>"));
+  CHECK(holds(counts.str(), ">1 × 10<sup>15</sup></td>"));
+
   HtmlPage six("t", "");
   six.table(table, "", 6);
   CHECK(holds(six.str(), ">0.123457</td>"));

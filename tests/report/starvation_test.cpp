@@ -67,6 +67,7 @@ TEST_CASE("report: the headline shows the numbers of summary.csv") {
   for (const Outcome* one : headline.cells()) {
     REQUIRE(one);
     CHECK(one->setting.dk == 256);
+    CHECK(one->setting.T == 16);
     CHECK(one->setting.lr == 10);
     CHECK(holds(html, "data-value=\"" + softtape::to_csv(one->loss) + "\""));
   }
@@ -166,7 +167,8 @@ TEST_CASE("report: the norm of the gradient of Wq is called larger only where it
 
 TEST_CASE("report: the norm's factors and the split of the answers are in tables") {
   const std::string html = report_of(made_up::results());
-  CHECK(holds(html, "In numbers, at d<sub>k</sub> = 1024: without the scale c is 32 times larger"));
+  CHECK(holds(
+      html, "In numbers, at d<sub>k</sub> = 1024: leaving the division out multiplies c by 32, "));
   CHECK(holds(html, "largest weight on the right key"));
   CHECK(holds(html, "data-value=\"0.07\""));
   Results without;
@@ -230,6 +232,41 @@ TEST_CASE("report: the last row of a setting counts, and a control is no sweep")
   CHECK(starvation::remedies_of(all).empty());
 }
 
+TEST_CASE("report: the lesson's numbers stand pair by pair, and all of them on demand") {
+  Results results = made_up::results();
+  std::string html = report_of(results);
+  CHECK(holds(html, "<th scope=\"col\" class=\"n\">(8, 0)</th>"));
+  CHECK(holds(html, "<tr><td>p(1 - p)</td><td class=\"n\" data-value=\"0.0003352376707565\""));
+  CHECK(holds(html, "<td>Var(q.k) / d_k</td><td></td>"));
+  CHECK(holds(html, ">0.999665</td>"));
+  results.lesson = softtape::Table(results.lesson.columns());
+  results.lesson.add({"p(1 - p)", 8.0, 0.0, 3.352376707565e-4, 3.352376707565e-4});
+  html = report_of(results);  // too few for a table of pairs
+  CHECK(holds(html, "<td>p(1 - p)</td><td>(8, 0)</td>"));
+}
+
+TEST_CASE("report: a shorter copy of a run does not count its symbols twice") {
+  Results results;
+  made_up::add_keys(results);
+  const auto sizes = [](const Results& of) {
+    std::vector<std::size_t> out;
+    for (const Rows& group : starvation::key_symbol_groups(of)) out.push_back(group.size());
+    return out;
+  };
+  const std::vector<std::size_t> once = sizes(results);
+  CHECK(once == std::vector<std::size_t>(6, 96));
+  made_up::add_keys(results);
+  CHECK(sizes(results) == once);
+}
+
+TEST_CASE("report: names for people") {
+  CHECK(starvation::name_of("inv_sqrt_dk") == "scaled");
+  CHECK(starvation::name_of("none", "small_init", 0.25) == "small init, unscaled, gain 0.25");
+  CHECK(starvation::name_of("inv_dk", "inv_dk") == "1/d_k");
+  CHECK(starvation::name_of("learned", "learned") == "learned scale");
+  CHECK(starvation::name_of("none", "qk_norm") == "QK-norm, unscaled");
+}
+
 TEST_CASE("report: medians and bands over seeds leave out what is not finite") {
   CHECK(starvation::median({3, 1, 2}) == 2);
   CHECK(starvation::median({4, 1, 2, 3}) == 2.5);
@@ -282,20 +319,3 @@ TEST_CASE("report: the spread of the scores follows scale and gain") {
 }
 
 }  // namespace
-
-TEST_CASE("report: the two-by-two leaves out controls with another number of keys") {
-  std::vector<Outcome> all;
-  for (const double T : {16.0, 4.0}) {
-    for (const char* scale : {"inv_sqrt_dk", "none"}) {
-      Outcome one;
-      one.setting = {"recall", scale, "-", "sgd", 256, T, 1, 10, 10};
-      all.push_back(one);
-      one.setting.init_gain = one.setting.scale == "none" ? 0.25 : 4;
-      if (T == 16) all.push_back(one);
-    }
-  }
-  for (const Outcome* one : starvation::headline_of(all).cells()) {
-    REQUIRE(one != nullptr);
-    CHECK(one->setting.T == 16);
-  }
-}

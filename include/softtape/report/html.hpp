@@ -45,7 +45,7 @@ class SOFTTAPE_API HtmlPage {
   /// The drawing, or why there is none, with its numbers in tables that open on demand.
   void figure(const Figure& figure, const DrawnFigure& drawn, const std::string& caption);
   /// A table that opens on demand.
-  void details(const std::string& summary, const Table& table);
+  void details(const std::string& summary, const Table& table, int digits = 4);
 
   /// The whole page.
   std::string str() const;
