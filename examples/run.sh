@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds softtape and its examples (release, for this machine) under
-# build/ and runs the main example.
+# build/ and runs the main one, `starvation`, into build/out/starvation.
 #
-#   examples/run.sh [--no-install] [arguments for the main example]
+#   examples/run.sh [--no-install] [arguments for starvation]
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/examples/setup.sh"
@@ -18,10 +18,10 @@ done
 
 if $install; then install_packages "${build_packages[@]}"; fi
 
-build=$root/build/examples
-out=$root/build/out
-log=$root/build/examples.log
-mkdir -p "$out"
+build_root=$root/build
+build=$build_root/examples
+log=$build_root/examples.log
+mkdir -p "$build_root"
 if ! { configure "$build" -Dnative=true -Dtests=false -Dexamples=true &&
        meson compile -C "$build"; } >"$log" 2>&1; then
   tail -n 40 "$log"
@@ -29,20 +29,9 @@ if ! { configure "$build" -Dnative=true -Dtests=false -Dexamples=true &&
   exit 1
 fi
 
-# The main example takes the arguments and says itself where its report is.
-main=$build/examples/starvation
-if [ -x "$main" ]; then
-  cd "$out"
-  exec "$main" "${arguments[@]}"
-fi
-
-# Without it, every example runs once.
-found=false
-for program in "$build"/examples/*; do
-  if [ -f "$program" ] && [ -x "$program" ]; then
-    found=true
-    say "== $(basename "$program")"
-    (cd "$out" && "$program")
-  fi
-done
-if ! $found; then say "The library is built; there is no example program to run."; fi
+# A folder of its own, replaced at every run, unless the arguments name another.
+case " ${arguments[*]-} " in
+  *' --out'*) ;;
+  *) arguments=(--out "$build_root/out/starvation" --force "${arguments[@]}") ;;
+esac
+exec "$build/examples/starvation" "${arguments[@]}"
