@@ -8,6 +8,8 @@
 #include <limits>
 #include <map>
 
+#include "statistics.hpp"
+
 namespace starvation {
 
 using softtape::Axis;
@@ -49,24 +51,6 @@ double steps_to_90(const Rows& run) {
 }
 
 }  // namespace
-
-double top_gap_density(double T) {
-  // The trapezoid rule converges faster than any power here: the integrand and all its derivatives
-  // vanish at both ends.
-  constexpr double step = 1.0 / 128;
-  double sum = 0;
-  for (double x = -12; x <= 12; x += step) {
-    const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::acos(-1.0));
-    const double below = std::erfc(-x / std::sqrt(2.0)) / 2;
-    sum += density * density * std::pow(below, T - 2);
-  }
-  return T * (T - 1) * sum * step;
-}
-
-bool limit_holds(double dk, double T) {
-  // Below five times the boundary the limit is off by a fifth and more (Monte Carlo, T = 128).
-  return T >= 2 && std::sqrt(dk) >= 5 * std::sqrt(2 * std::log(T));
-}
 
 Figure two_by_two_figure(const Results& results, const Headline& headline) {
   Figure figure{.name = "two_by_two",

@@ -24,11 +24,4 @@ softtape::Figure remedies_figure(const Results& results,
                                  const std::vector<const Outcome*>& remedies);
 softtape::Figure text_figure(const Results& results);
 
-/// Density at 0 of the gap between the two largest of T standard normals:
-/// f_T = int T (T - 1) phi^2 Phi^{T-2}. E ||J||_F -> f_T / sqrt(dk) without a scale.
-double top_gap_density(double T);
-
-/// Where the score spread sqrt(dk) lies far enough above sqrt(2 ln T) for that limit.
-bool limit_holds(double dk, double T);
-
 }  // namespace starvation

@@ -105,7 +105,7 @@ Figure key_symbols_figure(const Results& results) {
     const double dk = here.number(0, "dk");
     Panel& panel = panels[dk];
     panel.title = fmt::format("d_k = {}, rate {}", dk, here.number(0, "lr"));
-    panel.x = {.label = "share of its queries answered", .low = -0.02, .high = 1.02};
+    panel.x = {.label = "share of its queries found", .low = -0.02, .high = 1.02};
     panel.y.label = "key symbols";
     std::vector<double> counts(kBins, 0.0);
     for (const double share : here.numbers("found_share")) {

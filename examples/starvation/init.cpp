@@ -4,13 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "jobs.hpp"
 #include "output.hpp"
 #include "parts.hpp"
 #include "recall.hpp"
-#include "softtape/study/scores.hpp"
+#include "statistics.hpp"
 
 namespace starvation {
 
@@ -101,32 +100,17 @@ double mean_over(const std::vector<Start>& starts, const RecallSetting& setting,
   return count == 0 ? std::nan("") : total / count;
 }
 
-// ||J||_F of unscaled scores: f_T / sqrt(dk), f_T the density at 0 of the gap between the two
-// largest of T standard normals: the integral of T (T-1) phi^2 Phi^(T-2).
-double gap_density(std::int64_t T) {
-  const double n = static_cast<double>(T);
-  double total = 0;
-  constexpr double kStep = 1e-3;
-  for (double x = -9; x < 9; x += kStep) {
-    const double phi = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
-    const double below = std::erfc(-x / std::numbers::sqrt2) / 2;
-    total += phi * phi * std::pow(below, n - 2) * kStep;
-  }
-  return n * (n - 1) * total;
-}
-
 void say_table(const std::vector<RecallSetting>& settings, const std::vector<Start>& starts) {
   Table table({"dk", "T", "scale", "gain", "std(s)", "entropy", "max p", "|J| mean", "predicted",
                "|J| median", "|ds| row med", "|ds| target med", "target<1e-6", "dead keys",
                "dead rel", "noise", "|dWq|", "|dWk|", "|dWv|"});
   for (const RecallSetting& s : settings) {
     const auto of = [&](double RecallStart::*number) { return mean_over(starts, s, number); };
-    // Holds only where scores spread well beyond the boundary.
-    const double spread = s.init_gain * s.init_gain * std::sqrt(static_cast<double>(s.dk));
-    const bool condensed =
-        s.scale == "none" && spread > 2 * softtape::saturation_boundary(static_cast<double>(s.T));
-    softtape::Cell predicted = std::string("-");
-    if (condensed) predicted = fmt::format("{:.4g}", gap_density(s.T) / spread);
+    const auto dk = static_cast<double>(s.dk), T = static_cast<double>(s.T);
+    std::string predicted = "-";
+    if (s.scale == "none" && s.init_gain == 1 && limit_holds(dk, T)) {
+      predicted = fmt::format("{:.4g}", top_gap_density(T) / std::sqrt(dk));
+    }
     table.add({s.dk, s.T, s.scale, s.init_gain, of(&RecallStart::score_std),
                of(&RecallStart::entropy), of(&RecallStart::max_p), of(&RecallStart::jacobian_mean),
                predicted, of(&RecallStart::jacobian_median), of(&RecallStart::row_ds_median),

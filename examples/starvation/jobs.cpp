@@ -34,11 +34,11 @@ bool run_jobs(std::size_t count, const JobOptions& options,
       }
     }
   };
-  std::vector<std::thread> others;
+  std::vector<std::jthread> others;  // joined also when one cannot start
   const auto threads = std::min(static_cast<std::size_t>(options.threads), count);
   for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
   work();
-  for (std::thread& thread : others) thread.join();
+  for (std::jthread& thread : others) thread.join();
   if (failure) std::rethrow_exception(failure);
   if (!softtape::InterruptGuard::requested()) progress.finish();
   return !softtape::InterruptGuard::requested();

@@ -16,8 +16,7 @@ void check_training_laws(const std::vector<RecallRun>& runs, Results& results);
 /// Which of P1 to P13 are not among `results.laws`, in words.
 std::string unchecked_laws(const Results& results);
 
-/// Middle value, of an even count the mean of the middle two; "not reached" counts as infinity.
-double median_of(std::vector<double> values);
+/// Steps to 90 %, infinite where a run did not get there.
 double steps_or_infinity(const RecallRun& run);
 
 }  // namespace starvation

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <limits>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -174,14 +174,40 @@ Parsed parse(int argc, char** argv) {
   return parsed;
 }
 
-// Whether one of the four runs of the headline diverged.
+// Whether a run of the two-by-two diverged: its settings are those of P13.
 bool headline_diverged(const Results& results) {
-  const auto& t = results.curves;
+  const softtape::Table& t = results.curves;
   return std::ranges::any_of(t.rows(), [&](const auto& row) {
-    return std::get<std::string>(row[0]) == "recall" && std::get<std::int64_t>(row[1]) == 256 &&
-           std::get<std::string>(row[4]) == "-" && std::get<double>(row[7]) == 10 &&
-           std::get<std::string>(row[6]) == "sgd" && !std::isfinite(std::get<double>(row[11]));
+    const auto text = [&](const char* name) { return std::get<std::string>(row[t.column(name)]); };
+    const auto whole = [&](const char* name) {
+      return std::get<std::int64_t>(row[t.column(name)]);
+    };
+    const auto number = [&](const char* name) { return std::get<double>(row[t.column(name)]); };
+    if (text("task") != "recall" || whole("dk") != 256 || whole("T") != 16 ||
+        text("remedy") != "-" || text("optimizer") != "sgd" || number("lr") != 10 ||
+        number("lr_qk") != 10) {
+      return false;
+    }
+    const double gain = number("init_gain");
+    const bool corner = (text("scale") == "inv_sqrt_dk" && (gain == 1 || gain == 4)) ||
+                        (text("scale") == "none" && (gain == 1 || gain == 0.25));
+    return corner && !std::isfinite(number("loss"));
   });
+}
+
+// What ran, for run.json: the different values of each column of the curves.
+void add_grid(Results& results) {
+  const softtape::Table& t = results.curves;
+  for (const char* name :
+       {"task", "dk", "T", "scale", "remedy", "init_gain", "optimizer", "lr", "lr_qk", "seed"}) {
+    std::vector<std::string> values;
+    for (const auto& row : t.rows()) {
+      const std::string value = softtape::to_csv(row[t.column(name)]);
+      if (std::ranges::find(values, value) == values.end()) values.push_back(value);
+    }
+    results.run.emplace_back(fmt::format("trained.{}", name),
+                             fmt::format("{}", fmt::join(values, ",")));
+  }
 }
 
 void say_laws(const Results& results) {
@@ -199,36 +225,50 @@ void say_laws(const Results& results) {
   }
 }
 
+// Runs the parts in order; false when a signal came.
+bool run_parts(const Options& options, const std::optional<softtape::CharText>& text, bool say,
+               Results& results) {
+  if (options.runs("lesson") && !run_lesson(options, results, say)) return false;
+  if (options.runs("init")) {
+    if (!run_init(options, results, say)) return false;
+    add_heat_maps(results);
+    if (options.keys == 32 && options.values == 16) check_start_laws(results);
+  }
+  if (options.runs("train") && !run_train(options, results, say)) return false;
+  return !text || run_text(options, *text, results, say);
+}
+
 int run(const Options& options, const std::string& command) {
   const auto begun = std::chrono::steady_clock::now();
+  // A text that cannot be used is refused before anything is replaced or computed.
+  std::optional<softtape::CharText> text;
+  if (options.runs("text")) text = open_text(options.text);
   open_folder(options);
   softtape::set_num_threads(1);  // runs go side by side instead
   const softtape::InterruptGuard guard;
   const bool say = !options.quiet && options.format == "text";
   Results results;
   results.command = command;
-  bool whole = true;
-  const auto part = [&](const char* name, auto&& body) {
-    if (whole && options.runs(name)) whole = body(options, results, say);
+  std::chrono::duration<double> wall{};
+  const auto write = [&] {
+    std::ranges::stable_sort(results.laws, {},
+                             [](const Law& law) { return std::stoi(law.id.substr(1)); });
+    wall = std::chrono::steady_clock::now() - begun;
+    results.run = options.listed;
+    add_grid(results);
+    results.run.emplace_back("version", SOFTTAPE_VERSION_STRING);
+    results.run.emplace_back("cpu_features", cpu_features());
+    results.run.emplace_back("wall_seconds", fmt::format("{:.1f}", wall.count()));
+    write_tables(results, options.out);
   };
-  part("lesson", run_lesson);
-  part("init", run_init);
-  if (options.runs("init")) {
-    add_heat_maps(results);
-    if (options.keys == 32 && options.values == 16) check_start_laws(results);
+  try {
+    results.interrupted = !run_parts(options, text, say, results);
+  } catch (...) {
+    results.interrupted = true;
+    write();  // what was finished stays
+    throw;
   }
-  part("train", run_train);
-  part("text", run_text);
-  std::ranges::stable_sort(results.laws, {},
-                           [](const Law& law) { return std::stoi(law.id.substr(1)); });
-  results.interrupted = !whole;
-
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begun;
-  results.run = options.listed;
-  results.run.emplace_back("version", SOFTTAPE_VERSION_STRING);
-  results.run.emplace_back("cpu_features", cpu_features());
-  results.run.emplace_back("wall_seconds", fmt::format("{:.1f}", wall.count()));
-  write_tables(results, options.out);
+  write();
   if (options.report) write_report(results, options.out);
   if (!options.quiet && !say) fmt::print("{}", table_for_programs(results, options.format));
   if (say && !results.laws.empty()) say_laws(results);
@@ -238,7 +278,7 @@ int run(const Options& options, const std::string& command) {
   }
   // What a full disk or a closed pipe did not take is known only now.
   if (std::fflush(stdout) != 0) throw softtape::IoError("[starvation] stdout cannot be written");
-  if (!whole) {
+  if (softtape::InterruptGuard::requested()) {
     fmt::print(stderr, "starvation: interrupted; what was finished is in {}\n", options.out);
     return kInterrupted;
   }

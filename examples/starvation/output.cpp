@@ -1,4 +1,4 @@
-// Files of a run. run.json is there last, so a folder with it holds a whole run.
+// Files of a run: the tables, then run.json, which says whether the run was interrupted.
 #include "output.hpp"
 
 #include <fmt/format.h>
@@ -48,6 +48,18 @@ std::string run_json(const Results& results) {
   return out + "\n  ]\n}\n";
 }
 
+// Only what a run leaves there: the folder may hold files of other hands.
+void remove_figures(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::filesystem::path> ours;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string kind = entry.path().extension().string();
+    const bool figure = kind == ".dat" || kind == ".gp" || kind == ".svg";
+    if (figure && entry.is_regular_file(error)) ours.push_back(entry.path());
+  }
+  for (const auto& path : ours) std::filesystem::remove(path, error);
+}
+
 }  // namespace
 
 void open_folder(const Options& options) {
@@ -73,7 +85,7 @@ void open_folder(const Options& options) {
     for (const char* name : {"run.json", "report.html"}) {
       std::filesystem::remove(in(options.out, name), error);
     }
-    std::filesystem::remove_all(in(options.out, "figures"), error);
+    remove_figures(in(options.out, "figures"));
   }
   // Better to know before the work than after it.
   const std::string probe = in(options.out, ".probe");

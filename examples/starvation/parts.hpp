@@ -5,6 +5,7 @@
 
 #include "options.hpp"
 #include "results.hpp"
+#include "softtape/train/char_text.hpp"
 
 namespace starvation {
 
@@ -16,8 +17,10 @@ bool run_init(const Options& options, Results& results, bool say);
 void add_heat_maps(Results& results);
 /// Training on associative recall: the two-by-two, the sweep, controls and remedies.
 bool run_train(const Options& options, Results& results, bool say);
+/// The text of the text part; an empty path means the one that Debian installs.
+/// Throws: softtape::IoError or ValueError for a text that cannot be used.
+softtape::CharText open_text(const std::string& path);
 /// A character model on real text.
-/// Throws: softtape::IoError for a text that cannot be used.
-bool run_text(const Options& options, Results& results, bool say);
+bool run_text(const Options& options, const softtape::CharText& text, Results& results, bool say);
 
 }  // namespace starvation

@@ -23,6 +23,7 @@
 #include "softtape/optim/sgd.hpp"
 #include "softtape/study/probes.hpp"
 #include "softtape/study/scores.hpp"
+#include "statistics.hpp"
 
 namespace starvation {
 
@@ -83,10 +84,6 @@ std::vector<double> squared_norms(const Tensor& x) {
                                      numbers.begin() + static_cast<std::ptrdiff_t>(i), 0.0));
   }
   return out;
-}
-
-double mean_of(const std::vector<double>& x) {
-  return std::accumulate(x.begin(), x.end(), 0.0) / static_cast<double>(x.size());
 }
 
 // |dL/ds| of the target of each sample.
@@ -298,6 +295,7 @@ std::optional<RecallRun> train_recall(const RecallSetting& s, std::uint64_t seed
     try {
       optimizer->step();
     } catch (const ValueError&) {  // a gradient that is not finite: nothing was changed
+      if (run.curve.back().step == step) run.curve.pop_back();
       run.curve.push_back({step, std::numeric_limits<double>::quiet_NaN(), 0});
       run.finite = false;
     }

@@ -1,4 +1,4 @@
-// Puts the chapters in order. Every number in them comes from the tables of the run.
+// Puts the chapters in order. What this run measured comes from its tables.
 #include "report.hpp"
 
 #include <fmt/format.h>

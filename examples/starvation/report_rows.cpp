@@ -11,6 +11,7 @@
 #include <tuple>
 #include <variant>
 
+#include "statistics.hpp"
 namespace starvation {
 
 using softtape::Cell;
@@ -156,10 +157,7 @@ Rows rows_of(const Table& curves, const Setting& s) {
 
 double median(std::vector<double> values) {
   std::erase_if(values, [](double x) { return !std::isfinite(x); });
-  if (values.empty()) return kNan;
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+  return median_of(std::move(values));
 }
 
 Series over_seeds(const Rows& rows, const std::string& x, const std::string& y,

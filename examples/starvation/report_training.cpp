@@ -179,12 +179,13 @@ void Report::key_symbols() {
   page_.paragraph(
       "An unscaled run that stops improving does not answer every question half right. It knows "
       "some symbols and does not know others: those whose scores happened to start near a tie got "
-      "gradients and were learned, the rest were never touched.");
+      "gradients and were learned; the rest get next to none, and wait.");
   draw(figure,
-       "Key symbols by the share of their queries that are answered at the end of training, mean "
+       "Key symbols by the share of their queries that are found, with the largest weight on the "
+       "right key, at the end of training; mean "
        "number of symbols over seeds.");
   Table table({"d_{k}", "scale", "rate", "symbols found in 80 % and more", "in between",
-               "in less than 20 %", "answers right"});
+               "in less than 20 %", "queries found"});
   for (const Rows& here : key_symbol_groups(results_)) {
     const auto seeds = static_cast<double>(here.distinct("seed").size());
     double good = 0, between = 0, bad = 0, found = 0, queries = 0;
@@ -241,8 +242,9 @@ void Report::remedies() {
     page_.paragraph(
         "What can help is what keeps the scores from spreading from the first step on, and each "
         "remedy wants its own learning rate. QK-norm gives every query and key the same length, a "
-        "small start makes them short. A soft cap bounds the scores, but a row that is saturated "
-        "at the cap stays so. A learned factor that starts at 1 starts unscaled, and would have to "
+        "small start makes them short. A soft cap bounds the scores, but passes little gradient "
+        "to those near the cap: it learns more slowly. A learned factor that starts at 1 starts "
+        "unscaled, and would have to "
         "learn its way out by the very gradients that are missing. Dividing by d_{k} starts near "
         "uniform attention: gradients are small but all alike, and a higher rate makes up for it; "
         "that is slowness, not starvation.");

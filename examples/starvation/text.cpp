@@ -4,12 +4,12 @@
 // MLP, no normalisation, no residual: nothing but attention can tell characters apart by context.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
 
 #include "jobs.hpp"
-#include "laws.hpp"
 #include "output.hpp"
 #include "parts.hpp"
 #include "recall.hpp"
@@ -27,6 +27,7 @@
 #include "softtape/study/probes.hpp"
 #include "softtape/train/char_text.hpp"
 #include "softtape/train/interrupt.hpp"
+#include "statistics.hpp"
 
 namespace starvation {
 
@@ -128,6 +129,7 @@ std::optional<TextRun> train_text(const TextSetting& s, const CharText& text, st
     try {
       optimizer->step();
     } catch (const ValueError&) {  // a gradient that is not finite: nothing was changed
+      if (run.curve.back().step == step) run.curve.pop_back();
       run.curve.push_back({step, std::nan(""), std::nan(""), 0});
       run.finite = false;
     }
@@ -136,7 +138,8 @@ std::optional<TextRun> train_text(const TextSetting& s, const CharText& text, st
 
 std::vector<TextSetting> settings_of(const Options& o) {
   std::vector<TextSetting> out;
-  const bool own = o.own_grid();
+  // Rates for the retrieval task would blow this one up: they count only when text runs alone.
+  const bool alone = o.only == std::set<std::string>{"text"};
   const auto dks = !o.dk.empty() ? o.dk
                    : o.full      ? std::vector<std::int64_t>{16, 64, 256}
                                  : std::vector<std::int64_t>{64};
@@ -146,15 +149,14 @@ std::vector<TextSetting> settings_of(const Options& o) {
                                                 : std::vector<std::string>{"adam"};
   for (const auto dk : dks) {
     for (const std::string& optimizer : optimizers) {
-      // A rate given for the retrieval task would blow this one up: only own grids take it over.
       std::vector<double> rates = optimizer == "adam" ? std::vector{0.003} : std::vector{0.3};
       if (o.full) rates = optimizer == "adam" ? std::vector{0.003, 0.01} : std::vector{0.3, 0.6};
-      if (own && !o.lr.empty()) rates = o.lr;
+      if (alone && !o.lr.empty()) rates = o.lr;
       for (const double lr : rates) {
-        for (const double lr_qk : o.lr_qk.empty() ? std::vector<double>{lr} : o.lr_qk) {
+        for (const double lr_qk : alone && !o.lr_qk.empty() ? o.lr_qk : std::vector<double>{lr}) {
           for (const double gain : o.init_gains.empty() ? std::vector<double>{1} : o.init_gains) {
             for (const std::string& scale : scales) {
-              if (scale == "learned") continue;  // of the retrieval task only
+              if (scale == "learned") continue;  // run_text says so
               out.push_back({dk, scale, optimizer, lr, lr_qk, gain, o.steps > 0 ? o.steps : 500,
                              o.eval_every > 0 ? o.eval_every : 20, o.dtype});
             }
@@ -184,13 +186,11 @@ void add_run(const TextSetting& s, std::uint64_t seed, const TextRun& run, Resul
 
 // Mean, standard deviation and mean accuracy of the last points of the runs of a setting.
 void add_summary(const TextSetting& s, const std::vector<TextRun>& runs, Results& results) {
-  std::vector<double> losses, steps;
-  double accuracy = 0, sum = 0, squares = 0;
+  std::vector<double> losses, steps, accuracies;
   std::int64_t reached = 0;
   for (const TextRun& run : runs) {
     losses.push_back(run.curve.back().loss);
-    sum += losses.back();
-    accuracy += run.curve.back().accuracy;
+    accuracies.push_back(run.curve.back().accuracy);
     double first = std::numeric_limits<double>::infinity();
     for (const TextRun::Point& point : run.curve) {
       if (point.accuracy >= kSolved) first = std::min(first, static_cast<double>(point.step));
@@ -198,14 +198,13 @@ void add_summary(const TextSetting& s, const std::vector<TextRun>& runs, Results
     reached += std::isfinite(first) ? 1 : 0;
     steps.push_back(first);
   }
-  const auto n = static_cast<double>(runs.size());
-  for (const double loss : losses) squares += (loss - sum / n) * (loss - sum / n);
   std::vector<Cell> row = named(s);
-  row.insert(row.end(),
-             {static_cast<std::int64_t>(runs.size()), s.steps, reached, median_of(steps), sum / n,
-              runs.size() > 1 ? std::sqrt(squares / (n - 1)) : 0, accuracy / n});
+  row.insert(row.end(), {static_cast<std::int64_t>(runs.size()), s.steps, reached, median_of(steps),
+                         mean_of(losses), sd_of(losses), mean_of(accuracies)});
   results.summary.add(std::move(row));
 }
+
+}  // namespace
 
 CharText open_text(const std::string& path) {
   const CharTextOptions options{.context = kContext};
@@ -218,10 +217,7 @@ CharText open_text(const std::string& path) {
   }
 }
 
-}  // namespace
-
-bool run_text(const Options& options, Results& results, bool say) {
-  const CharText text = open_text(options.text);
+bool run_text(const Options& options, const CharText& text, Results& results, bool say) {
   const TokenBatch windows = text.validation(kWindows);
   const std::vector<TextSetting> settings = settings_of(options);
   const std::vector<std::uint64_t> seeds = options.seeds_or(options.full ? 5 : 3);
@@ -242,6 +238,9 @@ bool run_text(const Options& options, Results& results, bool say) {
   if (say) {
     say_heading(fmt::format("Real text: {} characters, {} symbols", text.size(), text.vocab()));
     for (const auto& [name, loss] : references) fmt::print("{:<8} {:.3f} nats\n", name, loss);
+  }
+  if (say && std::ranges::find(options.scales, "learned") != options.scales.end()) {
+    fmt::print("The learned scale belongs to the retrieval task; here it is left out.\n");
   }
   Table shown(
       {"dk", "scale", "gain", "opt", "lr", "seeds", "loss at end", "sd", "entropy", "accuracy"});

@@ -13,6 +13,7 @@
 #include "parts.hpp"
 #include "recall.hpp"
 #include "softtape/train/interrupt.hpp"
+#include "statistics.hpp"
 
 namespace starvation {
 
@@ -107,7 +108,6 @@ Group controls(const Options& o) {
   small.init_gain = 0.25;
   g.settings.push_back(small);
   RecallSetting scaled = setting(64, "inv_sqrt_dk", 10);
-  scaled.steps = 200;
   RecallSetting same = scaled;
   same.scale = "none";
   same.init_gain = std::pow(64.0, -0.25);
@@ -130,18 +130,35 @@ Group controls(const Options& o) {
 
 Group remedies(const Options& o) {
   Group g{"Remedies, each at its best rate (dk 64)", {}, 3, true};
-  std::vector<double> rates{3, 10, 30};
+  std::vector<double> rates{3, 10, 30, 100};
   if (o.full) {
     g.seeds = 10;
     rates = {1, 3, 10, 30, 100};
   }
-  for (const std::string& remedy : o.remedies.empty() ? kRemedies : o.remedies) {
+  for (const std::string& remedy : kRemedies) {
     for (const double lr : rates) {
       RecallSetting s = remedied(remedy, 64, lr);
-      s.steps = o.full ? 500 : 300;
       g.settings.push_back(s);
     }
   }
+  return g;
+}
+
+// What more steps, or smaller ones, change: `--full` alone.
+Group long_runs() {
+  Group g{"Longer runs: dk 4, small rates, thousands of steps", {}, 5};
+  const auto add = [&](std::int64_t dk, const char* scale, double lr, std::int64_t steps) {
+    g.settings.push_back(setting(dk, scale, lr));
+    g.settings.back().steps = steps;
+  };
+  for (const char* scale : {"inv_sqrt_dk", "none"}) {
+    for (const double lr : {1.0, 3.0, 10.0}) add(4, scale, lr, 2000);
+    for (const double lr : {0.1, 0.3}) add(256, scale, lr, 2000);
+    add(64, scale, 10, 500);
+    g.settings.back().T = 4;
+  }
+  add(64, "none", 3, 4000);
+  for (const double lr : {3.0, 10.0}) add(256, "none", lr, 4000);
   return g;
 }
 
@@ -195,6 +212,7 @@ std::vector<Group> plan(const Options& o) {
     groups = {own(o)};
   } else {
     groups = {two_by_two(o), sweep(o), adam(o), controls(o), remedies(o)};
+    if (o.full) groups.push_back(long_runs());
   }
   for (Group& group : groups) {
     for (RecallSetting& s : group.settings) {
@@ -239,32 +257,32 @@ struct Line {
   RecallSetting setting;
   std::vector<const RecallRun*> runs;
 
-  int reached() const {
-    return static_cast<int>(std::ranges::count_if(
-        runs, [](const RecallRun* run) { return run->steps_to_90.has_value(); }));
+  // Steps to 90 % of each run, infinite where it was not there by step `last`.
+  std::vector<double> steps(double last = HUGE_VAL) const {
+    std::vector<double> out;
+    for (const RecallRun* run : runs) {
+      const double first = steps_or_infinity(*run);
+      out.push_back(first <= last ? first : HUGE_VAL);
+    }
+    return out;
   }
-  double median_steps() const {
-    std::vector<double> steps;
-    for (const RecallRun* run : runs) steps.push_back(steps_or_infinity(*run));
-    return median_of(steps);
+  std::int64_t reached(double last = HUGE_VAL) const {
+    return std::ranges::count_if(steps(last), [](double first) { return std::isfinite(first); });
   }
+  double median_steps(double last = HUGE_VAL) const { return median_of(steps(last)); }
   // Mean and standard deviation over seeds of the loss at a place of the curve, and mean accuracy.
   struct At {
     double loss_mean, loss_sd, accuracy_mean;
   };
   At at(std::size_t place) const {
-    std::vector<double> losses;
-    double accuracy = 0;
+    std::vector<double> losses, accuracies;
     for (const RecallRun* run : runs) {
       // A run that became non-finite stays so.
-      losses.push_back(place < run->curve.size() ? run->curve[place].loss : std::nan(""));
-      accuracy += place < run->curve.size() ? run->curve[place].accuracy : 0;
+      const bool there = place < run->curve.size();
+      losses.push_back(there ? run->curve[place].loss : std::nan(""));
+      accuracies.push_back(there ? run->curve[place].accuracy : 0);
     }
-    const auto n = static_cast<double>(losses.size());
-    const double mean = std::accumulate(losses.begin(), losses.end(), 0.0) / n;
-    double squares = 0;
-    for (const double loss : losses) squares += (loss - mean) * (loss - mean);
-    return {mean, losses.size() > 1 ? std::sqrt(squares / (n - 1)) : 0.0, accuracy / n};
+    return {mean_of(losses), sd_of(losses), mean_of(accuracies)};
   }
   // Places of the curve that the summary reports: step 100 and the end.
   std::vector<std::size_t> reported() const {
@@ -286,9 +304,10 @@ void add_summary(const Line& line, Results& results) {
   for (const std::size_t place : line.reported()) {
     const Line::At at = line.at(place);
     std::vector<Cell> row = named(line.setting, "recall");
-    row.insert(row.end(), {static_cast<std::int64_t>(line.runs.size()), longest.curve[place].step,
-                           std::int64_t{line.reached()}, line.median_steps(), at.loss_mean,
-                           at.loss_sd, at.accuracy_mean});
+    const std::int64_t step = longest.curve[place].step;
+    const auto last = static_cast<double>(step);
+    row.insert(row.end(), {static_cast<std::int64_t>(line.runs.size()), step, line.reached(last),
+                           line.median_steps(last), at.loss_mean, at.loss_sd, at.accuracy_mean});
     results.summary.add(std::move(row));
   }
 }
@@ -378,7 +397,7 @@ bool run_train(const Options& options, Results& results, bool say) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, std::ranges::greater{}, [&](std::size_t i) {
     const RecallSetting& s = jobs[i].first;
-    return s.dk * s.T * s.steps;
+    return static_cast<double>(s.dk) * static_cast<double>(s.T) * static_cast<double>(s.steps);
   });
   std::vector<std::optional<RecallRun>> made(jobs.size());
   const bool whole =

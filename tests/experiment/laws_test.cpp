@@ -86,9 +86,8 @@ TEST_CASE("P1, P2, P7 to P11, P13: training") {
   add(256, "inv_sqrt_dk", 10, [](RecallSetting& s) { s.init_gain = 4; });
   add(256, "none", 10, [](RecallSetting& s) { s.init_gain = 0.25; });
   add(256, "none", 1, [](RecallSetting& s) { s.init_gain = 0.25; });
-  add(64, "inv_sqrt_dk", 10, [](RecallSetting& s) { s.steps = 200; });
+  add(64, "inv_sqrt_dk", 10, plain);
   add(64, "none", 10, [](RecallSetting& s) {
-    s.steps = 200;
     s.init_gain = std::pow(64.0, -0.25);
     s.lr_qk = s.lr / 8;
   });

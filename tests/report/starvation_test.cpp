@@ -14,6 +14,7 @@
 #include "report/support.hpp"
 #include "report_choice.hpp"
 #include "softtape/io/file.hpp"
+#include "statistics.hpp"
 
 namespace {
 
