@@ -18,7 +18,8 @@ struct HeadsView {
   std::int64_t head_stride;
   std::int64_t row_stride;
   T* matrix(std::int64_t b, std::int64_t heads) const {
-    return data + b / heads * batch_stride + b % heads * head_stride;
+    // An empty matrix may have no address to count from.
+    return data ? data + b / heads * batch_stride + b % heads * head_stride : nullptr;
   }
 };
 

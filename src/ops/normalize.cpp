@@ -126,8 +126,8 @@ void normalize_vjp_rows(const Tensor& x, const Tensor& weight, const Tensor& gy,
   const std::int64_t chunks = (rows + grain - 1) / grain;
   detail::PoolVector<T> partial(sums ? static_cast<std::size_t>(2 * n * chunks) : 0, T{0});
   parallel_for(chunks, [&](std::int64_t chunk) {
-    T* w_sum = partial.data() + 2 * n * chunk;
-    T* b_sum = w_sum + n;
+    T* w_sum = sums ? partial.data() + 2 * n * chunk : nullptr;
+    T* b_sum = sums ? w_sum + n : nullptr;
     for (std::int64_t i = chunk * grain; i < std::min(rows, (chunk + 1) * grain); ++i) {
       const T* row = from + i * n;
       const T* g = up + i * n;
