@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -34,11 +35,15 @@ bool run_jobs(std::size_t count, const JobOptions& options,
       }
     }
   };
-  std::vector<std::jthread> others;  // joined also when one cannot start
+  std::vector<std::jthread> others;
   const auto threads = std::min(static_cast<std::size_t>(options.threads), count);
-  for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  try {
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+  } catch (const std::system_error&) {
+    // As many as the system gives are enough: jobs go to whoever is free.
+  }
   work();
-  for (std::jthread& thread : others) thread.join();
+  others.clear();  // joins
   if (failure) std::rethrow_exception(failure);
   if (!softtape::InterruptGuard::requested()) progress.finish();
   return !softtape::InterruptGuard::requested();

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -133,7 +134,7 @@ Parsed parse(int argc, char** argv) {
   app.add_option("--format", o.format, "Of the table on stdout: text, csv, json")
       ->check(CLI::IsMember({"text", "csv", "json"}))
       ->capture_default_str();
-  app.add_flag("--quiet", o.quiet, "Nothing on stdout but errors' absence");
+  app.add_flag("--quiet", o.quiet, "Nothing on stdout, no progress");
   app.add_flag("--no-progress", no_progress, "No progress on stderr");
   app.add_flag("--no-report", no_report, "No figures and no report.html");
   app.set_version_flag("--version",
@@ -301,8 +302,11 @@ int main(int argc, char** argv) {
   } catch (const softtape::IoError& error) {
     fmt::print(stderr, "starvation: {}\n", error.what());
     return starvation::kFiles;
-  } catch (const softtape::ValueError& error) {
+  } catch (const softtape::Error& error) {
     fmt::print(stderr, "starvation: {}\n", error.what());
+    return starvation::kUsage;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "starvation: these sizes need more memory than there is\n");
     return starvation::kUsage;
   } catch (const std::exception& error) {
     fmt::print(stderr, "starvation: {}\n", error.what());

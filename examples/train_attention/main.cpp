@@ -10,6 +10,7 @@
 #include <exception>
 #include <filesystem>
 #include <new>
+#include <optional>
 
 #include "output.hpp"
 #include "softtape/base/dtype.hpp"
@@ -59,7 +60,7 @@ void resume(Trainer& trainer, const std::string& path) {
 }
 
 int run(const Options& o, const std::string& options_text) {
-  const InterruptGuard signals;
+  std::optional<InterruptGuard> signals(std::in_place);
   const DefaultDtype dtype(o.dtype == "float64" ? DType::float64 : DType::float32);
   set_num_threads(o.threads);
 
@@ -104,6 +105,8 @@ int run(const Options& o, const std::string& options_text) {
   begin_output(o, options_text);
   const TrainResult result = trainer.run();
   const std::string remark = write_output(o, data, trainer.history());
+
+  signals.reset();  // nothing is left that a signal could lose
 
   const bool ended_well = result.exit_code() == 0;
   if (!o.quiet) fmt::print("{}", evaluation_table(o, trainer.history()));

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "attention/paths.hpp"
+#include "ops/finite.hpp"
 #include "ops/softmax_kernels.hpp"
 #include "softtape/attention/mask_scores.hpp"
 #include "softtape/graph/grad.hpp"
@@ -34,18 +35,6 @@ Tensor split_heads(const Tensor& x, std::int64_t heads) {
 Tensor merge_heads(const Tensor& x) {
   const Tensor rows = transpose(x, -3, -2);
   return reshape(rows, joined(leading_axes(rows.shape()), {rows.dim(-2) * rows.dim(-1)}));
-}
-
-bool all_finite(const Tensor& x) {
-  return visit_float(x.dtype(), kAttention, [&](auto zero) {
-    using T = decltype(zero);
-    const T* numbers_of_x = numbers<T>(x);
-    bool finite = true;
-    for (std::int64_t i = 0; i < x.numel(); ++i) {
-      finite &= std::abs(numbers_of_x[i]) <= std::numeric_limits<T>::max();
-    }
-    return finite;
-  });
 }
 
 Tensor product(const Tensor& q, const Tensor& k) { return matmul(q, k, {.transpose_b = true}); }
@@ -172,6 +161,13 @@ AttentionSizes check(const Tensor& q, const Tensor& k, const Tensor& v,
     throw ValueError(fmt::format("[{}] soft_cap must be finite and not negative: got {}",
                                  kAttention, options.soft_cap));
   }
+  if (const auto cap = static_cast<float>(options.soft_cap);
+      options.soft_cap > 0 && q.dtype() == DType::float32 &&
+      !(std::isfinite(cap) && std::isfinite(1 / cap))) {
+    throw ValueError(
+        fmt::format("[{}] soft_cap and its reciprocal must be finite in float32: got {}",
+                    kAttention, options.soft_cap));
+  }
   check_score_options(kAttention, q.dtype(), sizes.scores(), options.mask, options.bias,
                       options.dropout, options.rng);
   return sizes;
@@ -188,7 +184,9 @@ Attention scaled_dot_product_attention(TensorArg q, TensorArg k, TensorArg v,
   if (!options.need_weights && options.dropout == 0 && options.soft_cap == 0) {
     return detail::fused_attention(queries, keys, v, options, sizes);
   }
-  Attention result = detail::composed_attention(queries, keys, v, options);
+  // Scores have every leading axis, those of values too: masks and biases are made for them.
+  const Tensor every = detail::with_lead(queries, sizes.lead);
+  Attention result = detail::composed_attention(every, keys, v, options);
   if (!options.need_weights) result.weights = result.scores = result.raw_scores = Tensor();
   return result;
 }

@@ -5,7 +5,7 @@
 
 #include "attention/paths.hpp"
 #include "ops/mask_rows.hpp"
-
+#include "softtape/ops/shape.hpp"
 namespace softtape::detail {
 
 namespace {
@@ -105,6 +105,11 @@ void check_score_options(const char* op, DType dtype, const Shape& scores, const
         fmt::format("[{}] bias must broadcast to the scores: bias is {}, scores are {}", op,
                     to_string(bias.shape()), to_string(scores)));
   }
+}
+
+Tensor with_lead(const Tensor& x, const Shape& lead) {
+  if (leading_axes(x.shape()) == lead) return x;
+  return broadcast_to(x, joined(lead, {x.dim(-2), x.dim(-1)}));
 }
 
 }  // namespace softtape::detail

@@ -6,6 +6,7 @@
 
 #include "attention/fused.hpp"
 #include "attention/paths.hpp"
+#include "ops/finite.hpp"
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
 #include "softtape/ops/elementwise.hpp"
@@ -92,6 +93,14 @@ Tensor plain_batch(const Tensor& bias, const AttentionSizes& sizes) {
 
 bool nothing_to_do(const Kept& kept) { return kept.sizes.scores().numel() == 0; }
 
+// Value rows that no query sees, as zeros: the kernels never read them, and 0 times NaN is NaN.
+Tensor seen_values(const Tensor& v, const Kept& kept) {
+  if (kept.mask.empty() || all_finite(v)) return v;
+  Tensor seen = any(kept.mask.visible(kept.sizes.scores()), -2);  // (..., m), heads before m
+  if (kept.sizes.heads > 0) seen = any(seen, -2);
+  return where(unsqueeze(seen, -1), v, 0);
+}
+
 // Differentiates the composed form on the saved inputs. Each enters through a view of its own,
 // where the inner pass stops: one input may have been computed from another.
 void recorded_vjp(Vjp& r, const Kept& kept) {
@@ -102,7 +111,7 @@ void recorded_vjp(Vjp& r, const Kept& kept) {
     inputs.push_back(reshape(x, x.shape()));
     if (r.needs(i)) wanted.push_back(inputs.back());
   }
-  const Attention again = composed_attention(inputs[0], inputs[1], inputs[2],
+  const Attention again = composed_attention(inputs[0], inputs[1], seen_values(inputs[2], kept),
                                              {.mask = kept.mask,
                                               .bias = r.arity() > 3 ? inputs[3] : Tensor(),
                                               .scale = Scale::value(kept.factor),
@@ -157,11 +166,6 @@ const OpInfo kFused{kAttention,
                       r.recording() ? recorded_vjp(r, kept) : kernel_vjp(r, kept);
                     },
                     saves_inputs | saves_output};
-
-Tensor with_lead(const Tensor& x, const Shape& lead) {
-  if (leading_axes(x.shape()) == lead) return x;
-  return broadcast_to(x, joined(lead, {x.dim(-2), x.dim(-1)}));
-}
 
 }  // namespace
 

@@ -51,6 +51,9 @@ Attention composed_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 Attention fused_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                           const AttentionOptions& options, const AttentionSizes& sizes);
 
+/// x (..., n, d) with these leading axes; a copy only where they are not its own.
+Tensor with_lead(const Tensor& x, const Shape& lead);
+
 /// A learned factor as a tensor of rank 0.
 Tensor scale_tensor(const Scale& scale);
 

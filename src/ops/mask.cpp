@@ -15,13 +15,15 @@ namespace softtape {
 Mask Mask::keep(const Tensor& visible) {
   detail::check_boolean("mask", "the mask", visible);
   Mask mask;
-  mask.visible_ = visible;
+  mask.visible_ = visible.clone();  // what happens to the caller's tensor later is not ours
   return mask;
 }
 
 Mask Mask::masked_out(const Tensor& hidden) {
   detail::check_boolean("mask", "the mask", hidden);
-  return keep(logical_not(hidden));
+  Mask mask;
+  mask.visible_ = logical_not(hidden);
+  return mask;
 }
 
 Mask Mask::causal() {

@@ -170,8 +170,9 @@ void normalize_vjp_rows(const Tensor& x, const Tensor& weight, const Tensor& gy,
     T* out = detail::fresh_numbers<T>(total);
     for (std::int64_t j = 0; j < n; ++j) {
       double sum = 0;
-      const T* column = partial.data() + offset + j;
-      for (std::int64_t c = 0; c < chunks; ++c) sum += static_cast<double>(column[2 * n * c]);
+      for (std::int64_t c = 0; c < chunks; ++c) {
+        sum += static_cast<double>(partial[static_cast<std::size_t>(2 * n * c + offset + j)]);
+      }
       out[j] = static_cast<T>(sum);
     }
   };

@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "graph/node.hpp"
-#include "optim/finite.hpp"
+#include "ops/finite.hpp"
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <utility>
 
-#include "optim/finite.hpp"
+#include "ops/finite.hpp"
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
 #include "softtape/optim/clip.hpp"

@@ -345,3 +345,51 @@ TEST_CASE("attention: key padding with heads, and no keys at all, gives zeros") 
     for (const double x : grad(sum(a.output), q)[0].to_vector()) CHECK(x == 0);
   }
 }
+
+TEST_CASE("attention: a mask keeps its own copy of the caller's tensor") {
+  Rng rng(3);
+  const Tensor x = randn(rng, {3, 4}, {.dtype = DType::float64, .requires_grad = true});
+  for (const bool need_weights : {true, false}) {
+    Tensor visible = tril(ones({3, 3})) > 0;
+    const auto loss = [&] {
+      return sum(square(scaled_dot_product_attention(
+                            x, x, x, {.mask = Mask::keep(visible), .need_weights = need_weights})
+                            .output));
+    };
+    const Tensor expected = grad(loss(), x)[0];
+    const Tensor changed = loss();
+    visible.fill_(1);
+    CHECK(equal(grad(changed, x)[0], expected));
+  }
+}
+
+TEST_CASE("attention: values with more leading axes than queries give the same on both paths") {
+  Rng rng(4);
+  const Tensor q = randn(rng, {3, 2}, {.dtype = DType::float64});
+  const Tensor v = randn(rng, {2, 3, 2}, {.dtype = DType::float64});
+  for (const Mask& mask : {Mask::causal(), Mask::key_padding({1, 2})}) {
+    const Attention a = scaled_dot_product_attention(q, q, v, {.mask = mask});
+    const Attention b =
+        scaled_dot_product_attention(q, q, v, {.mask = mask, .need_weights = false});
+    CHECK(a.weights.shape() == Shape{2, 3, 3});
+    CHECK(a.logsumexp.shape() == b.logsumexp.shape());
+    CHECK(allclose(a.output, b.output, {.rtol = 1e-12}));
+  }
+}
+
+TEST_CASE("attention: a NaN in a value row that nothing sees stays out of second derivatives") {
+  const Tensor q = ones({3, 2}, {.dtype = DType::float64, .requires_grad = true});
+  const Tensor v =
+      tensor({{1.0, 2.0}, {0.5, -1.0}, {std::nan(""), std::nan("")}}, {.dtype = DType::float64});
+  const Mask mask = Mask::keep(tensor({true, true, false}));
+  const Attention a = scaled_dot_product_attention(q, q, v, {.mask = mask, .need_weights = false});
+  const Tensor g = grad(sum(square(a.output)), q, {.create_graph = true})[0];
+  for (const double x : grad(sum(square(g)), q)[0].to_vector()) CHECK(std::isfinite(x));
+}
+
+TEST_CASE("attention: a soft cap that float32 cannot hold is refused") {
+  const Tensor x = ones({2, 2});
+  for (const double cap : {1e39, 1e-39}) {
+    CHECK_THROWS_AS(scaled_dot_product_attention(x, x, x, {.soft_cap = cap}), ValueError);
+  }
+}

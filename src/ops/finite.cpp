@@ -1,5 +1,5 @@
 // Looks at the exponent bits: an OR over integers runs in lanes, which a sum of floats may not.
-#include "optim/finite.hpp"
+#include "ops/finite.hpp"
 
 #include <atomic>
 #include <bit>
