@@ -75,11 +75,9 @@ std::vector<Starvation> probe_blocks(Model& model, const Data& data) {
     hooks.push_back(model.blocks[i]->attention.register_attention_hook(
         [&attended, i](const Module&, const Attention& a) { attended[i] = a; }));
   }
-  const bool training = model.layers.training();
-  model.layers.eval();
+  const EvalMode modes(model.layers);
   const EnableGrad guard;
   const Tensor loss = cross_entropy(model.layers(x), y, {.ignore_index = kIgnore});
-  model.layers.train(training);
   std::vector<Starvation> found;
   const auto predictions = static_cast<double>(cross_entropy_count(y, kIgnore));
   for (std::size_t i = 0; i < model.blocks.size(); ++i) {
