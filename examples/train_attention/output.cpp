@@ -127,9 +127,11 @@ std::string write_output(const Options& o, const Data& data, const History& hist
 }
 
 std::string evaluation_table(const Options& o, const History& history) {
-  if (history.values("val_loss").empty()) return {};
-  const Table table = history.table({"val_loss", "accuracy"});
-  return o.format == "csv" ? table.csv() : o.format == "json" ? table.jsonl() : table.text();
+  const bool none = history.values("val_loss").empty();
+  if (none && o.format == "text") return {};
+  const Table table = none ? Table({"step", "val_loss", "accuracy"})  // programs get a table anyway
+                           : history.table({"val_loss", "accuracy"});
+  return o.format == "csv" ? table.csv() : o.format == "json" ? table.json() : table.text();
 }
 
 }  // namespace train_attention

@@ -145,6 +145,18 @@ std::string Table::jsonl() const {
   return out;
 }
 
+std::string Table::json() const {
+  if (rows_.empty()) return "[]\n";
+  std::string lines = jsonl();
+  lines.pop_back();
+  std::string out = "[\n";
+  for (const char c : lines) {  // text has no line ends of its own: JSON escapes them
+    if (c == '\n') out += ',';
+    out += c;
+  }
+  return out + "\n]\n";
+}
+
 std::string Table::text() const {
   std::vector<std::size_t> widths;
   for (const std::string& name : columns_) widths.push_back(name.size());
