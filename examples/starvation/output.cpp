@@ -104,16 +104,7 @@ std::string table_for_programs(const Results& results, const std::string& format
   const Table* shown = &results.lesson;
   if (!results.init.rows().empty()) shown = &results.init;
   if (!results.summary.rows().empty()) shown = &results.summary;
-  if (format == "csv") return shown->csv();
-  std::string lines = shown->jsonl();
-  if (lines.empty()) return "[]\n";
-  lines.pop_back();
-  std::string out = "[\n";
-  for (const char c : lines) {
-    if (c == '\n') out += ',';
-    out += c;
-  }
-  return out + "\n]\n";
+  return format == "csv" ? shown->csv() : shown->json();
 }
 
 void say_heading(const std::string& words) {

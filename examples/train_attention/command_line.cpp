@@ -57,7 +57,10 @@ Parsed parse(int argc, char** argv) {
   app.add_option("--mlp", o.mlp, "Hidden width of the feed-forward part; 0: 4 d-model")
       ->check(size_or_0)
       ->group(model);
-  app.add_option("--scale", o.scale, "inv_sqrt_dk, none, inv_dk, dk_quarter, learned or a number")
+  app.add_option(
+         "--scale", o.scale,
+         "inv_sqrt_dk, none, inv_dk, dk_quarter, learned (from 1/sqrt(dk) on, a scale for each "
+         "block) or a number")
       ->group(model);
   app.add_option("--mask", o.mask, "causal, window (causal, the last --window keys) or none")
       ->check(choice({"causal", "window", "none"}))
@@ -135,7 +138,8 @@ Parsed parse(int argc, char** argv) {
   bool no_progress = false, no_figures = false;
   app.add_option("--out", o.out, "Folder for metrics, checkpoints and figures")->group(output);
   app.add_flag("--force", o.force, "Replace a run that is there")->group(output);
-  app.add_option("--format", o.format, "Of the table on stdout: text, csv or json")
+  app.add_option("--format", o.format,
+                 "Of the table on stdout: text, csv or json (an array of objects)")
       ->check(choice({"text", "csv", "json"}))
       ->group(output);
   app.add_flag("--quiet", o.quiet, "Nothing on stdout")->group(output);

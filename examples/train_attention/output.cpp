@@ -75,11 +75,9 @@ std::vector<Starvation> probe_blocks(Model& model, const Data& data) {
     hooks.push_back(model.blocks[i]->attention.register_attention_hook(
         [&attended, i](const Module&, const Attention& a) { attended[i] = a; }));
   }
-  const bool training = model.layers.training();
-  model.layers.eval();
+  const EvalMode modes(model.layers);
   const EnableGrad guard;
   const Tensor loss = cross_entropy(model.layers(x), y, {.ignore_index = kIgnore});
-  model.layers.train(training);
   std::vector<Starvation> found;
   const auto predictions = static_cast<double>(cross_entropy_count(y, kIgnore));
   for (std::size_t i = 0; i < model.blocks.size(); ++i) {
@@ -129,9 +127,11 @@ std::string write_output(const Options& o, const Data& data, const History& hist
 }
 
 std::string evaluation_table(const Options& o, const History& history) {
-  if (history.values("val_loss").empty()) return {};
-  const Table table = history.table({"val_loss", "accuracy"});
-  return o.format == "csv" ? table.csv() : o.format == "json" ? table.jsonl() : table.text();
+  const bool none = history.values("val_loss").empty();
+  if (none && o.format == "text") return {};
+  const Table table = none ? Table({"step", "val_loss", "accuracy"})  // programs get a table anyway
+                           : history.table({"val_loss", "accuracy"});
+  return o.format == "csv" ? table.csv() : o.format == "json" ? table.json() : table.text();
 }
 
 }  // namespace train_attention

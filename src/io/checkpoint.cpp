@@ -30,7 +30,8 @@ class StreamState final : public Stateful {
   void load_state(const State& state) override {
     if (state.size() != 1 || state.front().first != "state") {
       throw ValueError(fmt::format("[load_state] a stream has one entry, \"state\": got {}{}",
-                                   state.size(), state.empty() ? "" : ", " + state[0].first));
+                                   state.size(),
+                                   state.empty() ? "" : fmt::format(", {}", state[0].first)));
     }
     stream_ = rng_from_tensor(state.front().second);
   }
@@ -39,13 +40,12 @@ class StreamState final : public Stateful {
   Rng& stream_;
 };
 
-std::string part_name(std::string name) {
+void check_part_name(const std::string& name) {
   // A dot ends the part's name in "PART.ENTRY", and stands between names in the metadata.
   if (name.empty() || name.find('.') != std::string::npos) {
     throw ValueError(
         fmt::format("[Part] a name must be non-empty and without dots: got \"{}\"", name));
   }
-  return name;
 }
 
 const std::string* first_doubled(const std::vector<std::string>& names) {
@@ -95,7 +95,7 @@ void load_part(const Part& part, const State& state, bool strict, const std::str
       return;
     }
     for (const std::string& name : module->load_state(state, false)) {
-      left_alone.push_back(part.name() + "." + name);
+      left_alone.push_back(fmt::format("{}.{}", part.name(), name));
     }
   } catch (const ShapeError& error) {
     throw ShapeError(told(error));
@@ -109,10 +109,14 @@ void load_part(const Part& part, const State& state, bool strict, const std::str
 }  // namespace
 
 Part::Part(std::string name, Stateful& object)
-    : name_(part_name(std::move(name))), object_(std::shared_ptr<void>(), &object) {}
+    : name_(std::move(name)), object_(std::shared_ptr<void>(), &object) {
+  check_part_name(name_);
+}
 
 Part::Part(std::string name, Rng& stream)
-    : name_(part_name(std::move(name))), object_(std::make_shared<StreamState>(stream)) {}
+    : name_(std::move(name)), object_(std::make_shared<StreamState>(stream)) {
+  check_part_name(name_);
+}
 
 State Checkpoint::part(const std::string& name) const {
   if (!contains(parts, name)) {
@@ -176,7 +180,7 @@ std::string checkpoint_bytes(const std::vector<Part>& parts, const Metadata& met
       if (!tensor.defined()) {
         throw GraphError(fmt::format("[{}] undefined tensor: \"{}.{}\"", kOp, part.name(), name));
       }
-      tensors.emplace_back(part.name() + "." + name, std::move(tensor));
+      tensors.emplace_back(fmt::format("{}.{}", part.name(), name), std::move(tensor));
     }
   }
   Metadata all = metadata;

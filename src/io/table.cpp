@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "io/utf8.hpp"
 #include "softtape/base/error.hpp"
 
 namespace softtape {
@@ -24,34 +25,11 @@ std::string non_finite_name(double x) {
   return x > 0 ? "Inf" : "-Inf";
 }
 
-// Length of the UTF-8 character that `text` begins with, or 0 when it does not begin with one.
-// Source: RFC 3629, section 4.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xc2 && lead <= 0xdf   ? 2
-                             : (lead & 0xf0) == 0xe0        ? 3
-                             : lead >= 0xf0 && lead <= 0xf4 ? 4
-                                                            : 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Longer than needed, half of a surrogate pair, or beyond the last code point.
-  if ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
-      (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)) {
-    return 0;
-  }
-  return length;
-}
-
 std::string json_string(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const char c = text.front();
-    const std::size_t length = utf8_length(text);
+    const std::size_t length = detail::utf8_length(text);
     if (length != 1) {
       // JSON is UTF-8: a stray byte becomes the replacement character.
       out += length == 0 ? "\xef\xbf\xbd" : text.substr(0, length);
@@ -165,6 +143,18 @@ std::string Table::jsonl() const {
     out += "}\n";
   }
   return out;
+}
+
+std::string Table::json() const {
+  if (rows_.empty()) return "[]\n";
+  std::string lines = jsonl();
+  lines.pop_back();
+  std::string out = "[\n";
+  for (const char c : lines) {  // text has no line ends of its own: JSON escapes them
+    if (c == '\n') out += ',';
+    out += c;
+  }
+  return out + "\n]\n";
 }
 
 std::string Table::text() const {

@@ -178,6 +178,20 @@ void Module::train(bool on) {
   for (const auto& [name, child] : children_) child->train(on);
 }
 
+EvalMode::EvalMode(const std::vector<Module*>& modules) {
+  for (Module* module : modules) remember(*module);
+  for (Module* module : modules) module->eval();
+}
+
+EvalMode::~EvalMode() {
+  for (const auto& [module, training] : modes_) module->training_ = training;
+}
+
+void EvalMode::remember(Module& module) {
+  modes_.emplace_back(&module, module.training_);
+  for (const auto& [name, child] : module.children_) remember(*child);
+}
+
 void Module::to(DType dtype) {
   if (!is_floating(dtype)) {
     throw DtypeError(fmt::format("[to] a module holds floats: asked for {}", to_string(dtype)));

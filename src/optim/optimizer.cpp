@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "graph/node.hpp"
+#include "nn/state_reader.hpp"
 #include "ops/finite.hpp"
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
@@ -138,35 +139,10 @@ State Optimizer::state() const {
 }
 
 void Optimizer::load_state(const State& state) {
-  std::unordered_map<std::string, const Tensor*> given;
-  for (const auto& [name, tensor] : state) {
-    detail::check_defined("load_state", name.c_str(), tensor);
-    if (!given.emplace(name, &tensor).second) {
-      throw ValueError(fmt::format("[load_state] every name must come once: {} is doubled", name));
-    }
-  }
-  const auto take = [&](const std::string& name, const Shape& shape, DType dtype) {
-    const auto found = given.find(name);
-    if (found == given.end()) {
-      throw ValueError(
-          fmt::format("[load_state] {} needs an entry that is missing: {}", name_, name));
-    }
-    const Tensor& tensor = *found->second;
-    if (tensor.shape() != shape) {
-      throw ShapeError(fmt::format("[load_state] shapes must be equal: {} is {} here, {} there",
-                                   name, to_string(shape), to_string(tensor.shape())));
-    }
-    if (tensor.dtype() != dtype) {
-      throw DtypeError(fmt::format("[load_state] dtypes must be equal: {} is {} here, {} there",
-                                   name, to_string(dtype), to_string(tensor.dtype())));
-    }
-    given.erase(found);
-    return tensor;
-  };
-
+  detail::StateReader in(name_, state);
   std::vector<double> rates;
   for (std::size_t i = 0; i < rates_.size(); ++i) {
-    rates.push_back(take(fmt::format("groups.{}.lr", i), {}, DType::float64).item());
+    rates.push_back(in.number<double>(fmt::format("groups.{}.lr", i)));
     require(std::isfinite(rates[i]) && rates[i] >= 0, "a rate must be finite and not negative",
             "lr", rates[i]);
   }
@@ -175,19 +151,17 @@ void Optimizer::load_state(const State& state) {
     const std::string steps = entry.name + ".steps";
     entry.steps = 0;
     entry.moments.clear();
-    if (!given.contains(steps)) continue;  // not updated yet; its moments would be left over
-    entry.steps = take(steps, {}, DType::int64).data<std::int64_t>()[0];
+    if (!in.has(steps)) continue;  // not updated yet; its moments would be left over
+    entry.steps = in.number<std::int64_t>(steps);
     require(entry.steps > 0, "a count of updates must be positive", steps.c_str(),
             static_cast<double>(entry.steps));
     if (!keeps_moments(entry.group)) continue;
     for (const std::string& moment : moment_names_) {
       entry.moments.push_back(
-          take(entry.name + "." + moment, entry.parameter.shape(), entry.parameter.dtype()));
+          in.tensor(entry.name + "." + moment, entry.parameter.shape(), entry.parameter.dtype()));
     }
   }
-  if (!given.empty()) {
-    throw ValueError(fmt::format("[load_state] {} does not know {}", name_, given.begin()->first));
-  }
+  in.finish();
   for (Entry& entry : entries) {
     for (Tensor& moment : entry.moments) moment = moment.detach().clone();
   }

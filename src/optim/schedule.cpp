@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
-#include <unordered_map>
 
+#include "nn/state_reader.hpp"
 #include "softtape/base/error.hpp"
 #include "softtape/ops/create.hpp"
 
@@ -107,32 +107,18 @@ State LrScheduler::state() const {
 }
 
 void LrScheduler::load_state(const State& state) {
-  std::unordered_map<std::string, Tensor> given(state.begin(), state.end());
-  const auto take = [&](const std::string& name, DType dtype) {
-    const auto found = given.find(name);
-    if (found == given.end() || !found->second.defined()) {
-      throw ValueError(fmt::format("[load_state] a scheduler needs {}", name));
-    }
-    if (found->second.dtype() != dtype) {
-      throw DtypeError(fmt::format("[load_state] {} must be {}: got {}", name, to_string(dtype),
-                                   to_string(found->second.dtype())));
-    }
-    return found->second.item();
-  };
-  if (given.size() != state.size() || state.size() != bases_.size() + 1) {
-    throw ValueError(fmt::format("[load_state] a scheduler of {} groups has {} entries: got {}",
-                                 bases_.size(), bases_.size() + 1, state.size()));
-  }
-  const double updates = take("updates", DType::int64);
-  require(updates >= 0, "updates are counted from 0", "updates", updates);
+  detail::StateReader in("LrScheduler", state);
+  const auto updates = in.number<std::int64_t>("updates");
+  require(updates >= 0, "updates are counted from 0", "updates", static_cast<double>(updates));
   std::vector<double> bases;
   for (std::size_t i = 0; i < bases_.size(); ++i) {
-    bases.push_back(take(fmt::format("base.{}", i), DType::float64));
+    bases.push_back(in.number<double>(fmt::format("base.{}", i)));
     require(is_rate(bases[i]), "a rate must be finite and not negative", "base", bases[i]);
   }
+  in.finish();
   std::swap(bases_, bases);
   try {
-    apply(static_cast<std::int64_t>(updates));
+    apply(updates);
   } catch (...) {
     std::swap(bases_, bases);  // the schedule leaves the range of rates from these bases
     throw;

@@ -6,11 +6,11 @@
 #include <numeric>
 
 #include "graph/node.hpp"
+#include "nn/state_reader.hpp"
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
 #include "softtape/ops/index.hpp"
 #include "train/checks.hpp"
-#include "train/state_reader.hpp"
 
 namespace softtape {
 namespace {

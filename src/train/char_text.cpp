@@ -5,10 +5,10 @@
 #include <cmath>
 #include <unordered_map>
 
+#include "io/utf8.hpp"
 #include "softtape/io/file.hpp"
 #include "softtape/ops/create.hpp"
 #include "train/checks.hpp"
-#include "train/utf8.hpp"
 
 namespace softtape {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
+#include "nn/state_reader.hpp"
 #include "softtape/ops/create.hpp"
-#include "train/state_reader.hpp"
 
 namespace softtape {
 

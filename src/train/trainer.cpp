@@ -3,13 +3,13 @@
 #include "softtape/train/trainer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "ops/finite.hpp"
 #include "softtape/graph/grad.hpp"
+#include "softtape/nn/module.hpp"
 #include "softtape/ops/create.hpp"
 #include "softtape/optim/clip.hpp"
 #include "softtape/train/interrupt.hpp"
@@ -23,27 +23,27 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 [[noreturn]] void refuse(const std::string& why) { throw ValueError("[Trainer] " + why); }
 
-// Puts the modules among the parts that are training into eval(), and back.
-class Evaluating {
- public:
-  explicit Evaluating(const std::vector<Part>& parts) {
-    for (const Part& part : parts) {
-      auto* module = dynamic_cast<Module*>(&part.object());
-      if (!module || !module->training()) continue;
-      module->eval();
-      modules_.push_back(module);
+std::vector<Module*> modules_of(const std::vector<Part>& parts) {
+  std::vector<Module*> modules;
+  for (const Part& part : parts) {
+    if (auto* module = dynamic_cast<Module*>(&part.object())) modules.push_back(module);
+  }
+  return modules;
+}
+
+// What a user's function returned, once its names are fit for the history.
+Metrics checked_metrics(Metrics metrics) {
+  for (const auto& [name, value] : metrics) {
+    if (name.empty()) refuse("a metric needs a name: it is empty");
+    for (const char* own : {"loss", "grad_norm", "lr"}) {
+      if (name == own) {
+        refuse(fmt::format("'{}' is what the trainer itself records; call it 'val_{}', say", name,
+                           name));
+      }
     }
   }
-  ~Evaluating() {
-    for (Module* module : modules_) module->train();
-  }
-  Evaluating(const Evaluating&) = delete;
-  Evaluating& operator=(const Evaluating&) = delete;
-
- private:
-  std::vector<Module*> modules_;
-  NoGrad guard_;
-};
+  return metrics;
+}
 
 }  // namespace
 
@@ -66,10 +66,8 @@ Trainer::Trainer(Optimizer& optimizer, LossFunction loss, TrainerOptions options
       scheduler_(optimizer, options_.schedule),
       parameters_(optimizer.parameters()) {
   std::vector<Tensor> owned;
-  for (const Part& part : options_.parts) {
-    if (const auto* module = dynamic_cast<const Module*>(&part.object())) {
-      for (const Tensor& parameter : module->parameters()) owned.push_back(parameter);
-    }
+  for (const Module* module : modules_of(options_.parts)) {
+    for (const Tensor& parameter : module->parameters()) owned.push_back(parameter);
   }
   for (const auto& entry : *parameters_) {
     const auto is_it = [&](const Tensor& t) { return t.is_same(entry.second); };
@@ -168,23 +166,12 @@ Trainer::Gradients Trainer::gradients() {
   return out;
 }
 
-void Trainer::record(std::int64_t step, const Metrics& metrics) {
-  for (const auto& [name, value] : metrics) {
-    for (const char* own : {"loss", "grad_norm", "lr"}) {
-      if (name == own) {
-        refuse(fmt::format("'{}' is what the trainer itself records; call it 'val_{}', say", name,
-                           name));
-      }
-    }
-  }
-  history_.add(step, metrics);
-}
-
 bool Trainer::evaluate() {
   Metrics metrics;
   {
-    const Evaluating guard(options_.parts);
-    metrics = options_.evaluate(counts_.step);
+    const EvalMode modes(modules_of(options_.parts));
+    const NoGrad guard;
+    metrics = checked_metrics(options_.evaluate(counts_.step));
   }
   const auto found = options_.monitor.empty()
                          ? metrics.begin()
@@ -195,7 +182,7 @@ bool Trainer::evaluate() {
     refuse(fmt::format("evaluate must return what is monitored: '{}' is not among its {} metrics",
                        options_.monitor, metrics.size()));
   }
-  record(counts_.step, metrics);
+  history_.add(counts_.step, metrics);
   counts_.evaluated = counts_.step;
   const double value = found->second;
   monitored_ = fmt::format(", {} {:.4g}", found->first, value);
@@ -282,13 +269,21 @@ TrainResult Trainer::run() {
 
     const double lr = optimizer_.lr();
     const Gradients g = gradients();
-    history_.add(step, {{"loss", g.loss}, {"grad_norm", g.norm}, {"lr", lr}});
     last_loss_ = g.loss;
-    if (!g.trouble.empty()) return diverged(g.trouble + ", nothing was updated");
-    if (options_.probe && step % options_.probe_every == 0) record(step, options_.probe(step));
+    Metrics metrics{{"loss", g.loss}, {"grad_norm", g.norm}, {"lr", lr}};
+    if (!g.trouble.empty()) {
+      history_.add(step, metrics);
+      return diverged(g.trouble + ", nothing was updated");
+    }
+    if (options_.probe && step % options_.probe_every == 0) {
+      const Metrics probed = checked_metrics(options_.probe(step));
+      metrics.insert(metrics.end(), probed.begin(), probed.end());
+    }
     if (g.norm > options_.clip_norm) clip_grad_norm_(parameters_, options_.clip_norm);
     optimizer_.step();
     scheduler_.step();
+    // Only now: a step that the probe or the update breaks is made, and recorded, by the next run.
+    history_.add(step, metrics);
     ++counts_.step;
     for (const StepCallback& callback : options_.callbacks) callback({step, g.loss, g.norm, lr});
     progress.update(counts_.step, progress.is_due() ? words() : "");

@@ -1,10 +1,10 @@
 // What a checkpoint holds of the trainer itself, besides its history.
 #include <cmath>
 
+#include "nn/state_reader.hpp"
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
 #include "softtape/train/trainer.hpp"
-#include "train/state_reader.hpp"
 
 namespace softtape {
 
@@ -44,13 +44,7 @@ void Trainer::LooseParameters::load_state(const State& state) {
   detail::StateReader in("Trainer", state);
   std::vector<Tensor> values;
   for (const auto& [name, parameter] : parameters) {
-    values.push_back(in.tensor(name));
-    const Tensor& value = values.back();
-    if (value.shape() != parameter.shape() || value.dtype() != parameter.dtype()) {
-      in.refuse(fmt::format("{} is {} {} here, {} {} there", name, to_string(parameter.dtype()),
-                            to_string(parameter.shape()), to_string(value.dtype()),
-                            to_string(value.shape())));
-    }
+    values.push_back(in.tensor(name, parameter.shape(), parameter.dtype()));
   }
   in.finish();
   const NoGrad guard;

@@ -116,7 +116,9 @@ def variety(folder):
             "--scale inv_dk --dtype float64 --accumulate 2 --patience 1 --checkpoint-every 1")):
         done = expect(0, *words.split(), "--steps", 4, "--out", folder / str(i), "--no-figures",
                       "--no-progress", "--format", "json")
-        check(len(done.stdout.splitlines()) >= 2, words)
+        table = json.loads(done.stdout, parse_constant=no_constants)
+        steps = [list(row) == ["step", "val_loss", "accuracy"] and row["step"] for row in table]
+        check(steps == [0, 4], f"{words}: evaluations in the JSON array at {steps}")
 
 
 def bad_input(folder):
@@ -135,7 +137,9 @@ def bad_input(folder):
                            folder / "full"], stdout=open("/dev/full", "w"), stderr=subprocess.PIPE)
     check(full.returncode == 3 and full.stderr.count(b"\n") == 1, f"full stdout: {full}")
     check(run("--version").stdout.startswith("train_attention (softtape "), "version")
-    check("--resume" in run("--help").stdout, "help")
+    told = " ".join(run("--help").stdout.split())
+    for words in ("--resume", "json (an array of objects)", "learned (from 1/sqrt(dk) on"):
+        check(words in told, f"help on {words}")
 
 
 def diverging(folder):

@@ -144,6 +144,18 @@ TEST_CASE("Table: a column named status is the caller's own") {
   CHECK(table.jsonl() == "{\"loss\": null, \"status\": \"diverged\"}\n");
 }
 
+TEST_CASE("Table: JSON as one array") {
+  Table table({"name", "loss"});
+  CHECK(table.json() == "[]\n");
+  table.add({std::string("two\nlines"), 0.5});
+  CHECK(table.json() == "[\n{\"name\": \"two\\u000alines\", \"loss\": 0.5}\n]\n");
+  table.add({std::string("},{"), kNaN});
+  const Json all = Json::parse(table.json());
+  REQUIRE(all.is_array());
+  CHECK(all.get<std::vector<Json>>() == parse_lines(table.jsonl()));
+  CHECK(all[1]["status"] == "non-finite");
+}
+
 TEST_CASE("Table: text lines up") {
   Table table({"name", "loss"});
   table.add({std::string("a"), 0.123456});

@@ -215,6 +215,39 @@ TEST_CASE("module: train and eval reach all children, late ones too") {
   CHECK_FALSE(equal(drop(x), x));
 }
 
+TEST_CASE("module: EvalMode gives every module the mode back that it had itself") {
+  Rng rng(1);
+  Sequential net, alone;
+  auto& inner = net.emplace<Sequential>();
+  auto& frozen = inner.emplace<Dropout>(0.5, rng);
+  auto& drop = net.emplace<Dropout>(0.5, rng);
+  auto& loud = alone.emplace<Dropout>(0.5, rng);
+  inner.eval();
+  alone.eval();
+  loud.train();
+  const std::vector<Module*> all{&net, &inner, &frozen, &drop, &alone, &loud};
+  const auto modes = [&] {
+    std::vector<bool> training;
+    for (const Module* module : all) training.push_back(module->training());
+    return training;
+  };
+  const std::vector<bool> before{true, false, false, true, false, true};
+  REQUIRE(modes() == before);
+  {
+    const EvalMode guard({&loud, &net, &alone, &inner});
+    CHECK(modes() == std::vector<bool>(6));
+    const EvalMode again(net);
+    CHECK(modes() == std::vector<bool>(6));
+  }
+  CHECK(modes() == before);
+  const auto fail = [&] {
+    const EvalMode guard(net);
+    throw ValueError("a bad day");
+  };
+  CHECK_THROWS_AS(fail(), ValueError);
+  CHECK(modes() == before);
+}
+
 TEST_CASE("module: to converts in place and makes recorded graphs refuse") {
   Rng rng(1);
   Linear m(2, 1, rng);

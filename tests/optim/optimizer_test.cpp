@@ -290,6 +290,8 @@ TEST_CASE("optimisers: a state goes on bit for bit, and a refused one changes no
       second.load_state(with("weight.exp_avg", ones({2, 3}, {.dtype = DType::float64}))));
   CHECK_THROWS_SAYING(DtypeError, "load_state", "weight.steps",
                       second.load_state(with("weight.steps", numbers(5))));
+  CHECK_THROWS_SAYING(ShapeError, "load_state", "groups.0.lr of Adam must have 0 axes",
+                      second.load_state(with("groups.0.lr", ones({1}))));
   CHECK_THROWS_SAYING(ValueError, "Adam", "weight.steps = -1",
                       second.load_state(with("weight.steps", scalar(-1))));
   CHECK_THROWS_SAYING(ValueError, "Adam", "lr = nan",

@@ -124,6 +124,30 @@ TEST_CASE("LrScheduler: goes on where it was saved, refuses what does not fit") 
   refused({{"updates", updates}, {"base.0", test_support::numbers(kNan)}});
   refused({{"updates", updates}, {"base.0", Tensor()}});
   refused({{"updates", updates}, {"base.0", base}, {"base.1", base}});
+
+  CHECK_THROWS_SAYING(ValueError, "load_state", "LrScheduler: base.0 is missing",
+                      to.load_state({{"updates", updates}}));
+  CHECK_THROWS_SAYING(ValueError, "load_state", "LrScheduler: base.1 is unknown",
+                      to.load_state({{"updates", updates}, {"base.0", base}, {"base.1", base}}));
+  CHECK_THROWS_SAYING(ValueError, "load_state", "updates is doubled",
+                      to.load_state({{"updates", updates}, {"updates", updates}}));
+  CHECK_THROWS_SAYING(DtypeError, "load_state", "updates of LrScheduler must be int64",
+                      to.load_state({{"updates", base}, {"base.0", base}}));
+  CHECK_THROWS_SAYING(ShapeError, "load_state", "base.0 of LrScheduler must have 0 axes",
+                      to.load_state({{"updates", updates}, {"base.0", ones({1})}}));
+  CHECK_THROWS_SAYING(GraphError, "load_state", "base.0",
+                      to.load_state({{"updates", updates}, {"base.0", Tensor()}}));
+}
+
+TEST_CASE("LrScheduler: a count of updates comes back exactly") {
+  Tensor p = leaf(0.0);
+  SGD optimizer({p}, {.lr = 1});
+  LrScheduler scheduler(optimizer, Schedule::constant());
+  constexpr std::int64_t kOdd = (std::int64_t{1} << 53) + 1;  // lies between two doubles
+  State state = scheduler.state();
+  state[0].second = scalar(kOdd);
+  scheduler.load_state(state);
+  CHECK(scheduler.updates() == kOdd);
 }
 
 TEST_CASE("LrScheduler: a function that leaves the range of rates changes nothing") {

@@ -125,10 +125,10 @@ TEST_CASE("batches: states that are none are refused, and change nothing") {
   more.emplace_back("colour", scalar(1));
   check_refused(more, "colour is unknown");
   more.back().first = "epoch";
-  check_refused(more, "epoch comes twice");
-  CHECK_REFUSED(DtypeError, "[load_state] epoch of a Batches must be int64: it is float32",
+  check_refused(more, "epoch is doubled");
+  CHECK_REFUSED(DtypeError, "[load_state] epoch of Batches must be int64: it is float32",
                 batches.load_state(replaced(good, "epoch", scalar(1.0))));
-  CHECK_REFUSED(ShapeError, "[load_state] order of a Batches must have 1 axes",
+  CHECK_REFUSED(ShapeError, "[load_state] order of Batches must have 1 axes",
                 batches.load_state(replaced(good, "order", scalar(1))));
   const State after = batches.state();
   for (std::size_t i = 0; i < good.size(); ++i) CHECK_SAME(good[i].second, after[i].second);

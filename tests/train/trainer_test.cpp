@@ -89,6 +89,67 @@ TEST_CASE("trainer: modules among the parts are in eval() while they are evaluat
   CHECK(trainer.run().status == TrainStatus::finished);  // and the run can go on
 }
 
+TEST_CASE("trainer: an evaluation leaves every module the mode of its own") {
+  Rng rng(1);
+  Run run;
+  Dropout& frozen = run.model.emplace<Dropout>(0.5, rng);  // a child that the user wants quiet
+  frozen.eval();
+  Sequential quiet;  // and one that goes on to drop in a module that does not
+  quiet.eval();
+  Dropout& loud = quiet.emplace<Dropout>(0.5, rng);
+  loud.train();
+  TrainerOptions options = run.options({.steps = 2});
+  options.parts.emplace_back("quiet", quiet);
+  options.parts.emplace_back("loud", loud);  // listed twice: as a child and by itself
+  int evaluations = 0;
+  options.evaluate = [&](std::int64_t) -> Metrics {
+    ++evaluations;
+    CHECK_FALSE(run.model.training());
+    CHECK_FALSE(frozen.training());
+    CHECK_FALSE(quiet.training());
+    CHECK_FALSE(loud.training());
+    return run.measure();
+  };
+  Trainer(run.optimizer, run.loss(), options).run();
+  CHECK(evaluations == 2);
+  CHECK(run.model.training());
+  CHECK_FALSE(frozen.training());
+  CHECK_FALSE(quiet.training());
+  CHECK(loud.training());
+}
+
+TEST_CASE("trainer: a step that a probe breaks is recorded once, when it is made") {
+  Square f;
+  SGD optimizer({f.x}, {.lr = 0.25});
+  TrainerOptions options{.steps = 3, .probe_every = 1, .progress = kSilent};
+  std::string name = "slope";
+  bool broken = true;
+  options.probe = [&](std::int64_t step) -> Metrics {
+    if (broken && step == 1) throw std::runtime_error("a bad day");
+    return {{name, 2}};
+  };
+  Trainer trainer(optimizer, f.loss(), options);
+  const auto check_only_first = [&] {
+    CHECK(trainer.step() == 1);
+    CHECK(trainer.history().steps("loss") == std::vector<std::int64_t>{0});
+  };
+  CHECK_THROWS_WITH(trainer.run(), "a bad day");
+  check_only_first();
+  broken = false;
+  name = "lr";
+  CHECK_REFUSED(ValueError, "[Trainer] 'lr' is what the trainer itself records", trainer.run());
+  check_only_first();
+  name = "";
+  CHECK_REFUSED(ValueError, "[Trainer] a metric needs a name", trainer.run());
+  check_only_first();
+  name = "slope";
+  CHECK(trainer.run().status == TrainStatus::finished);
+  for (const char* metric : {"loss", "grad_norm", "lr", "slope"}) {
+    CHECK(trainer.history().steps(metric) == std::vector<std::int64_t>{0, 1, 2});
+  }
+  CHECK(f.x.item() == 0.125);
+}
+
 TEST_CASE("trainer: accumulated gradients are those of the large batch") {
   const Batch all = Run::everything();
   const auto train = [&](std::int64_t accumulate) {
@@ -241,6 +302,14 @@ TEST_CASE(
                 run.options({.steps = 1, .last_checkpoint = folder.file("other.st")}));
   other.run();
   CHECK_THROWS_AS(trainer.resume(folder.file("other.st")), ValueError);
+  const Tensor pair = test_support::leaf({1.0, 2.0}).named("x");
+  SGD of_pair({pair}, {.lr = 0.1});
+  Trainer(of_pair, [&](std::int64_t) { return sum(square(pair)); },
+          {.steps = 1, .last_checkpoint = folder.file("pair.st"), .progress = kSilent})
+      .run();
+  const std::string wide =
+      ops_test::refusal<ShapeError>([&] { trainer.resume(folder.file("pair.st")); });
+  CHECK_MESSAGE(test_support::contains(wide, "x is () here, (2,) there"), wide);
   CHECK(f.x.item() == x);
   CHECK(trainer.step() == 1);
 }

@@ -34,6 +34,9 @@ class SOFTTAPE_API Table {
   std::string csv() const;
   /// One JSON object per line.
   std::string jsonl() const;
+  /// The same objects as one JSON array, each on a line of its own between lines with the brackets;
+  /// "[]" without rows.
+  std::string json() const;
   /// For people: columns aligned, numbers to 4 digits.
   std::string text() const;
 

@@ -81,6 +81,7 @@ class SOFTTAPE_API Module : public Stateful {
     Rng* stream;
     bool trained;
   };
+  friend class EvalMode;
   void collect(const std::string& prefix, std::vector<Item>& into) const;
   std::vector<Item> items() const;
   void check_name(const char* kind, const std::string& name) const;
@@ -91,6 +92,30 @@ class SOFTTAPE_API Module : public Stateful {
   std::vector<std::pair<int, GradientHook>> backward_hooks_;
   int next_hook_ = 0;
   bool training_ = true;
+};
+
+/// While it lives, the modules and all their children are in eval(). In the end each of them gets
+/// back the mode that it had itself: a child in eval() below a parent in train() stays there.
+///
+///     {
+///       const EvalMode guard(model);
+///       validate(model);  // no dropout; if it throws, the modes come back all the same
+///     }
+///
+/// The modules must outlive the guard.
+class SOFTTAPE_API EvalMode {
+ public:
+  explicit EvalMode(Module& module) : EvalMode(std::vector<Module*>{&module}) {}
+  /// Of several, which may contain one another.
+  explicit EvalMode(const std::vector<Module*>& modules);
+  ~EvalMode();
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+
+ private:
+  void remember(Module& module);
+
+  std::vector<std::pair<Module*, bool>> modes_;
 };
 
 /// A module from one tensor to one: what Sequential is made of.

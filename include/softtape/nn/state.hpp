@@ -22,7 +22,7 @@ class SOFTTAPE_API Stateful {
   virtual State state() const = 0;
   /// Takes a state over. All or nothing: it throws before anything has changed.
   /// Throws: ValueError naming a missing, unknown or doubled name; ShapeError or DtypeError naming
-  /// the entry that does not fit.
+  /// the entry that does not fit, GraphError one that is undefined.
   virtual void load_state(const State& state) = 0;
 };
 

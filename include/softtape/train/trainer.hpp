@@ -150,7 +150,6 @@ class SOFTTAPE_API Trainer {
   static TrainerOptions checked(const LossFunction& loss, TrainerOptions options);
   std::vector<Part> all_parts();
   Gradients gradients();
-  void record(std::int64_t step, const Metrics& metrics);
   bool evaluate();
   std::string non_finite_parameter() const;
   void save(const std::string& path);

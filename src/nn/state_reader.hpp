@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "graph/node.hpp"
 #include "softtape/base/error.hpp"
 #include "softtape/nn/state.hpp"
 
@@ -18,22 +19,38 @@ namespace softtape::detail {
 
 class StateReader {
  public:
-  /// `what` is loaded, for messages. Throws: ValueError for a name that comes twice.
-  StateReader(const char* what, const State& state) : what_(what) {
+  /// `what` is loaded, for messages. Throws: GraphError for an undefined tensor, ValueError for a
+  /// name that comes twice.
+  StateReader(std::string what, const State& state) : what_(std::move(what)) {
     for (const auto& [name, tensor] : state) {
-      if (!tensor.defined()) refuse(fmt::format("{} is undefined", name));
-      if (!entries_.emplace(name, tensor).second) refuse(fmt::format("{} comes twice", name));
+      check_defined("load_state", name.c_str(), tensor);
+      if (!entries_.emplace(name, tensor).second) {
+        refuse(fmt::format("every name must come once: {} is doubled", name));
+      }
     }
   }
 
-  /// Takes an entry. Throws (all): ValueError when it is not there, ShapeError for another rank,
-  /// DtypeError.
+  bool has(const std::string& name) const { return entries_.contains(name); }
+
+  /// Takes an entry. Throws (all): ValueError when it is not there, ShapeError, DtypeError.
   Tensor tensor(const std::string& name) {
     const auto found = entries_.find(name);
     if (found == entries_.end()) refuse(fmt::format("{} is missing", name));
     Tensor out = std::move(found->second);
     entries_.erase(found);
     return out;
+  }
+  Tensor tensor(const std::string& name, const Shape& shape, DType dtype) {
+    Tensor x = tensor(name);
+    if (x.shape() != shape) {
+      throw ShapeError(fmt::format("[load_state] shapes must be equal: {} is {} here, {} there",
+                                   name, to_string(shape), to_string(x.shape())));
+    }
+    if (x.dtype() != dtype) {
+      throw DtypeError(fmt::format("[load_state] dtypes must be equal: {} is {} here, {} there",
+                                   name, to_string(dtype), to_string(x.dtype())));
+    }
+    return x;
   }
   template <class T>
   T number(const std::string& name) {
@@ -62,24 +79,24 @@ class StateReader {
   }
 
   [[noreturn]] void refuse(const std::string& why) const {
-    throw ValueError(fmt::format("[load_state] not the state of a {}: {}", what_, why));
+    throw ValueError(fmt::format("[load_state] not a state of {}: {}", what_, why));
   }
 
  private:
   template <class T>
   std::span<const T> typed(const std::string& name, const Tensor& x, int rank) const {
     if (x.rank() != rank) {
-      throw ShapeError(fmt::format("[load_state] {} of a {} must have {} axes: its shape is {}",
-                                   name, what_, rank, to_string(x.shape())));
+      throw ShapeError(fmt::format("[load_state] {} of {} must have {} axes: its shape is {}", name,
+                                   what_, rank, to_string(x.shape())));
     }
     if (x.dtype() != dtype_of<T>) {
-      throw DtypeError(fmt::format("[load_state] {} of a {} must be {}: it is {}", name, what_,
+      throw DtypeError(fmt::format("[load_state] {} of {} must be {}: it is {}", name, what_,
                                    to_string(dtype_of<T>), to_string(x.dtype())));
     }
     return x.data<T>();
   }
 
-  const char* what_;
+  std::string what_;
   std::unordered_map<std::string, Tensor> entries_;
 };
 

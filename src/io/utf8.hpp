@@ -2,11 +2,15 @@
 // nothing beyond U+10FFFF.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace softtape::detail {
+
+/// Length in bytes of the character that `text` begins with; 0 when it begins with none.
+std::size_t utf8_length(std::string_view text);
 
 /// Appends the code points of `bytes` to `out`. Returns the offset of the first byte that belongs
 /// to no character, or nothing when all is well.
