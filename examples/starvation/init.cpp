@@ -121,7 +121,9 @@ void say_table(const std::vector<RecallSetting>& settings, const std::vector<Sta
   }
   fmt::print("{}", table.text());
   fmt::print(
-      "\nMeans over seeds; s: scores; dead: |dL/ds| < 1e-6, L summed per sample; rel: below 1e-6 "
+      "\nMeans over seeds; gain: factor on Wq, Wk; s: scores; p: weights; |J|: norm of the softmax "
+      "Jacobian, predicted f_T/sqrt(dk)\nwhere that holds; |ds|: dL/ds, of a row and at the right "
+      "key; dead: |dL/ds| < 1e-6, L summed per sample; rel: below 1e-6 "
       "of the row's upstream.\nnoise: tr Cov / |E G|^2 of dL/d(Wq Wk^T), over seeds where the "
       "signal does "
       "not drown in it.\n");

@@ -355,6 +355,12 @@ void say_group(const Group& group, const std::vector<Line>& lines) {
                std::string(group.best && is_best(line, lines) ? "*" : "")});
   }
   fmt::print("{}", table.text());
+  if (group.best) {
+    fmt::print(
+        "* best rate of its line: ends above 90 %, then fewest steps, then smallest loss. -: not "
+        "in "
+        "these steps; sd: over seeds.\n");
+  }
 }
 
 // At the end of unscaled training: where the largest weight is, and what that does.
@@ -376,7 +382,7 @@ void say_ends(const Results& results) {
   }
   if (shown.rows().empty()) return;
   say_heading("After training: answers by whether the largest weight is on the right key");
-  fmt::print("{}", shown.text());
+  fmt::print("{}NaN: there were no such samples.\n", shown.text());
 }
 
 }  // namespace
