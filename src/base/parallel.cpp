@@ -56,8 +56,8 @@ void run_chunks(std::int64_t chunks, void (*body)(void*, std::int64_t), void* co
   static std::atomic_flag busy = ATOMIC_FLAG_INIT;
   const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), chunks));
   if (threads > 1 && !omp_in_parallel() && !busy.test_and_set(std::memory_order_acquire)) {
-    // Each thread takes the next chunk. (OpenMP's dynamic schedule does the same, but LLVM's runtime
-    // calls malloc for it every time.)
+    // Each thread takes the next chunk. (OpenMP's dynamic schedule does the same, but LLVM's
+    // runtime calls malloc for it every time.)
     std::atomic<std::int64_t> next{0};
 #pragma omp parallel num_threads(threads)
     for (std::int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < chunks;) {

@@ -183,13 +183,18 @@ def interrupted(folder):
     out = folder / "stopped"
     process = subprocess.Popen([program, "--only", "train", "--dk", "4", "--steps", "2000", "--seeds",
                                 "500", "--out", str(out), "--threads", "2", "--no-report"],
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               # A shell's background jobs inherit that SIGINT is ignored.
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     while True:  # a line every few seconds says how many are done
         line = process.stderr.readline()
         if not line or int(re.match(r"train (\d+)/", line).group(1)) > 0:
             break
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    try:
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
     check(process.returncode == 130, f"exit code {process.returncode} after Ctrl-C: {errors}")
     check("interrupted" in errors, "says so")
     told = json.loads((out / "run.json").read_text(encoding="utf-8"))
