@@ -22,12 +22,11 @@ void from_output(Vjp& r) {
   r.set(0, chain_mul(r.gy(), slope(r.y())));
 }
 
-// Unary ops whose values come from a vectorised routine over ranges.
+// A tensor like x, filled by a vectorised routine over ranges.
 template <class F>
-Tensor range_op(const OpInfo& op, const Tensor& x, F f) {
-  detail::check_float(op.name, "x", x);
+Tensor range_values(const Tensor& x, F f) {
   Tensor y = detail::make_tensor(x.shape(), x.dtype());
-  visit_float(x.dtype(), op.name, [&](auto zero) {
+  visit_float(x.dtype(), "range_values", [&](auto zero) {
     using T = decltype(zero);
     const T* from = detail::numbers<T>(x);
     T* into = detail::fresh_numbers<T>(y);
@@ -35,7 +34,12 @@ Tensor range_op(const OpInfo& op, const Tensor& x, F f) {
       f(from + begin, into + begin, end - begin);
     });
   });
-  return record(op, std::move(y), {x});
+  return y;
+}
+template <class F>
+Tensor range_op(const OpInfo& op, const Tensor& x, F f) {
+  detail::check_float(op.name, "x", x);
+  return record(op, range_values(x, f), {x});
 }
 
 constexpr double kTwoOverSqrtPi = 2 * std::numbers::inv_sqrtpi;
@@ -76,13 +80,22 @@ const OpInfo kSilu{"silu", from_input<[](const Tensor& x) {
                      return chain_mul(s, add(1, chain_mul(sigmoid(neg(x)), x)));
                    }>,
                    saves_inputs};
-const OpInfo kGeluErf{"gelu", from_input<[](const Tensor& x) {
-                        // Phi(x) + x phi(x)
-                        const Tensor upper = mul(0.5, add(1, erf(mul(kSqrtHalf, x))));
-                        const Tensor density =
-                            mul(0.5 * kTwoOverSqrtPi * kSqrtHalf, exp(mul(-0.5, square(x))));
-                        return add(upper, chain_mul(density, x));
-                      }>,
+// Phi(x) + x phi(x) in one pass, outside the graph.
+Tensor gelu_slope_values(const Tensor& x) {
+  return range_values(x, [](auto* a, auto* y, auto n) { detail::gelu_erf_slope_numbers(a, y, n); });
+}
+// The same as ops, for gradients of gradients.
+Tensor gelu_slope(const Tensor& x) {
+  const Tensor cdf = mul(0.5, add(1, erf(mul(kSqrtHalf, x))));
+  const Tensor density = mul(0.5 * kTwoOverSqrtPi * kSqrtHalf, exp(mul(-0.5, square(x))));
+  return add(cdf, chain_mul(density, x));
+}
+const OpInfo kGeluErf{"gelu",
+                      [](Vjp& r) {
+                        const Tensor x = r.x(0);
+                        const Tensor slope = r.recording() ? gelu_slope(x) : gelu_slope_values(x);
+                        r.set(0, chain_mul(r.gy(), slope));
+                      },
                       saves_inputs};
 const OpInfo kGeluTanh{"gelu_tanh", from_input<[](const Tensor& input) {
                          // u = c (x + a x^3), t = tanh u: (1 + t) / 2 + x (1 - t^2) u' / 2.
@@ -193,12 +206,8 @@ Tensor silu(TensorArg x) {
 
 Tensor gelu(TensorArg x, Gelu form) {
   if (form == Gelu::erf) {
-    return detail::unary_op(kGeluErf, x, [](auto v) {
-      using T = decltype(v);
-      // erfc keeps its precision in the left tail, where 1 + erf cancels.
-      const T upper = T(0.5) * std::erfc(-v * static_cast<T>(kSqrtHalf));
-      return upper == 0 ? T{0} : v * upper;
-    });
+    return range_op(kGeluErf, x,
+                    [](auto* a, auto* y, auto n) { detail::gelu_erf_numbers(a, y, n); });
   }
   return range_op(kGeluTanh, x,
                   [](auto* a, auto* y, auto n) { detail::gelu_tanh_numbers(a, y, n); });

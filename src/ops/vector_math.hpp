@@ -18,6 +18,14 @@ void tanh_numbers(const double* x, double* y, std::int64_t n);
 void gelu_tanh_numbers(const float* x, float* y, std::int64_t n);
 void gelu_tanh_numbers(const double* x, double* y, std::int64_t n);
 
+/// y = x Phi(x), Phi the normal distribution function; relative error below 1e-6 in float32 down to
+/// x = -13, where Phi(x) leaves the normal range and counts as 0.
+void gelu_erf_numbers(const float* x, float* y, std::int64_t n);
+void gelu_erf_numbers(const double* x, double* y, std::int64_t n);
+/// Its slope, y = Phi(x) + x phi(x), phi the normal density; 0 or 1 far out.
+void gelu_erf_slope_numbers(const float* x, float* y, std::int64_t n);
+void gelu_erf_slope_numbers(const double* x, double* y, std::int64_t n);
+
 /// Sum in one fixed order: 16 lanes, blocks of 1024, block sums in double.
 float sum_numbers(const float* x, std::int64_t n);
 double sum_numbers(const double* x, std::int64_t n);
