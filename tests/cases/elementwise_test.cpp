@@ -1,6 +1,8 @@
 // Hard cases of elementwise ops: kinks, infinite slopes, branches not taken, extreme inputs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
 #include <vector>
 
@@ -267,4 +269,25 @@ TEST_CASE("activations of infinities are their limits") {
       CHECK_NUMBERS(f(numbers({kNaN}, dtype)), {kNaN});
     }
   }
+}
+
+TEST_CASE("gelu in float32 and its slope keep their precision into the tail") {
+  const Tensor x = linspace(-12.5, 12.5, 5001, {.dtype = DType::float32});
+  const auto [y, gx] = evaluate([](const Tensor& t) { return gelu(t); }, x);
+  const std::vector<double> at = x.to_vector();
+  const std::vector<double> values = y.to_vector();
+  const std::vector<double> slopes = gx.to_vector();
+  double value_error = 0;
+  double slope_error = 0;
+  for (std::size_t i = 0; i < at.size(); ++i) {
+    const double cdf = std::erfc(-at[i] / std::sqrt(2.0)) / 2;
+    const double bell = at[i] * std::exp(-at[i] * at[i] / 2) / std::sqrt(2 * std::acos(-1.0));
+    if (at[i] != 0) {
+      value_error = std::max(value_error, std::abs(values[i] / (at[i] * cdf) - 1));
+    }
+    slope_error =
+        std::max(slope_error, std::abs(slopes[i] - (cdf + bell)) / (cdf + std::abs(bell)));
+  }
+  CHECK(value_error < 1e-6);
+  CHECK(slope_error < 1e-6);
 }
