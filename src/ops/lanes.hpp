@@ -65,6 +65,34 @@ using Packet = typename Eigen::internal::packet_traits<T>::type;
 template <class T>
 constexpr int kPacket = Eigen::internal::unpacket_traits<Packet<T>>::size;
 
+/// f of packets of x and y, packet by packet: for what Eigen's arrays compute number by number,
+/// such as a selection.
+template <class T, class F>
+Lanes<T> by_packets(const Lanes<T>& x, const Lanes<T>& y, F f) {
+  using namespace Eigen::internal;
+  Lanes<T> result;
+  for (int i = 0; i < kLanes; i += kPacket<T>) {
+    pstoreu(result.data() + i, f(ploadu<Packet<T>>(x.data() + i), ploadu<Packet<T>>(y.data() + i)));
+  }
+  return result;
+}
+/// The larger of the two per lane; y where x is NaN.
+template <class T>
+Lanes<T> larger(const Lanes<T>& x, const Lanes<T>& y) {
+  return by_packets(x, y, [](const auto& a, const auto& b) {
+    using namespace Eigen::internal;
+    return pselect(pcmp_lt(b, a), a, b);
+  });
+}
+/// x, but 0 wherever `weight` is 0.
+template <class T>
+Lanes<T> zero_where_zero(const Lanes<T>& weight, const Lanes<T>& x) {
+  return by_packets(weight, x, [](const auto& w, const auto& a) {
+    using namespace Eigen::internal;
+    return pandnot(a, pcmp_eq(w, pzero(w)));
+  });
+}
+
 /// e^x for the weights of a softmax, where x <= 0: exact 0 below the normal range, -Inf included,
 /// NaN where x is NaN. In packet operations, since Eigen computes a selection number by number.
 template <class T>

@@ -26,8 +26,7 @@ template <class T>
 T row_shift(const T* x, const MaskRow& row) {
   Lanes<T> top = Lanes<T>::Constant(kMinusInf<T>);
   for (std::int64_t j = row.begin; j < row.end; j += kLanes) {
-    const Lanes<T> v = load_visible(x, j, row);
-    top = (v > top).select(v, top);
+    top = larger(load_visible(x, j, row), top);
   }
   const T shift = top.maxCoeff();
   return shift == kMinusInf<T> ? T{0} : shift;
@@ -189,14 +188,14 @@ void softmax_vjp_row(const T* p, const T* g, T* gx, std::int64_t m, T factor = T
     const std::int64_t n = std::min(kLanes, m - j);
     const Lanes<T> weight = n == kLanes ? load_lanes(p + j) : load_lanes(p + j, n, T{0});
     const Lanes<T> centred = (n == kLanes ? load_lanes(g + j) : load_lanes(g + j, n, T{0})) - top;
-    sums += (weight == 0).select(T{0}, weight * centred);
+    sums += zero_where_zero<T>(weight, weight * centred);
   }
   const T mean = sums.sum();
   for (std::int64_t j = 0; j < m; j += kLanes) {
     const std::int64_t n = std::min(kLanes, m - j);
     const Lanes<T> weight = n == kLanes ? load_lanes(p + j) : load_lanes(p + j, n, T{0});
     const Lanes<T> centred = (n == kLanes ? load_lanes(g + j) : load_lanes(g + j, n, T{0})) - top;
-    const Lanes<T> out = (weight == 0).select(T{0}, weight * (centred - mean) * factor);
+    const Lanes<T> out = zero_where_zero<T>(weight, weight * (centred - mean) * factor);
     n == kLanes ? store_lanes(out, gx + j) : store_lanes(out, gx + j, n);
   }
 }
