@@ -8,10 +8,10 @@ Suites (all but the last when none is named):
   format    clang-format 14 has nothing to change
   release   g++, optimised for this machine: every test program
   consumer  programs that use the library installed and as a subproject
-  asan      clang++, no -march, warnings are errors, with the address, leak and undefined-behaviour
-            sanitizers: every test program
+  asan      clang++, no -march, OpenMP's threads, warnings are errors, with the address, leak and
+            undefined-behaviour sanitizers: every test program
   fuzz      libFuzzer on the readers of files, a few seconds for each
-  tsan      clang++ with libomp and the thread sanitizer: test cases with [thread] in their name
+  tsan      clang++ with the thread sanitizer: test cases with [thread] in their name
   laws      the whole main experiment, `starvation --full`: only when named, it takes minutes
 
 Logs are build/NAME.log. Exit code 0 when something passed and nothing failed.'
@@ -122,7 +122,7 @@ run_consumer() {
 # One build is all that clang is asked: its warnings, code for any processor, and what the
 # sanitizers see. (g++ takes five times as long over the instrumented tests.)
 configure_asan() {
-  CXX=clang++ configure "$build/asan" -Dwerror=true -Dbuildtype=debugoptimized -Doptimization=1 \
+  CXX=clang++ configure "$build/asan" -Dopenmp=enabled -Dwerror=true -Dbuildtype=debugoptimized -Doptimization=1 \
     -Ddefault_library=static -Dexamples=false -Db_sanitize=address,undefined -Db_lundef=false \
     -Dcpp_args='-gline-tables-only -fno-omit-frame-pointer -fno-sanitize-recover=all'
 }
@@ -164,7 +164,7 @@ run_tsan() {
   # The programs where threads meet: the pool, the graph, kernels and the training loop.
   local build_targets=(tests/{base,graph,cases,attention,train}_test)
   local run_arguments=(--filter '*[thread]*' --built)
-  # Only what was compiled here is instrumented; libfmt and libomp are not.
+  # Only what was compiled here is instrumented; libfmt is not.
   TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1 build_and_run tsan configure_tsan
 }
 

@@ -58,7 +58,7 @@ struct Normal {
     bell = pandnot(padd(bell, pmul(bell, lost)), pcmp_lt(power, pset1<P>(ExpRange<float>::low)));
     const P t = pdiv(one, padd(one, pmul(pset1<P>(kT), size)));
     P p = pset1<P>(kP[8]);
-    for (int i = 7; i >= 0; --i) p = padd(pmul(p, t), pset1<P>(kP[i]));
+    for (int i = 7; i >= 0; --i) p = pmadd(p, t, pset1<P>(kP[i]));
     const P tail = pmul(pmul(pset1<P>(0.5f), bell), pmul(t, p));
     cdf = pselect(pcmp_lt(x, pzero(x)), tail, psub(one, tail));
     density = pmul(pset1<P>(kDensity), bell);

@@ -2,6 +2,8 @@
 #include "softtape/base/parallel.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
@@ -19,12 +21,6 @@ using namespace softtape;
 using test_support::ThreadCount;
 
 namespace {
-
-// False in a build without OpenMP, where there is always one thread.
-bool threaded() {
-  const ThreadCount two(2);
-  return num_threads() == 2;
-}
 
 // What a fresh process says when the environment asks for `value` threads.
 std::string threads_of_child(const std::string& value) {
@@ -52,7 +48,7 @@ TEST_CASE("a fresh process reports its number of threads") {
 
 TEST_CASE("SOFTTAPE_NUM_THREADS sets the number of threads") {
   CHECK(threads_of_child("1") == "1");
-  CHECK(threads_of_child("3") == (threaded() ? "3" : "1"));
+  CHECK(threads_of_child("3") == "3");
   // What is not a number of threads is no setting.
   const std::string usual = threads_of_child("");
   for (const char* bad : {"0", "-2", "many", "2x", "1e3", "99999999999999999999"}) {
@@ -71,7 +67,7 @@ TEST_CASE("set_num_threads changes the number, and refuses none") {
     CHECK(num_threads() == 1);
   }
   set_num_threads(5);
-  CHECK(num_threads() == (threaded() ? 5 : 1));
+  CHECK(num_threads() == 5);
 }
 
 TEST_CASE("parallel_for calls every chunk once [thread]") {
@@ -139,5 +135,36 @@ TEST_CASE("a busy team changes who works, not what comes out [thread]") {
     });
   }
   for (std::thread& user : users) user.join();
+  CHECK(wrong == 0);
+}
+
+// A child has none of its parent's threads, and GNU's OpenMP waits for them.
+#ifndef TEST_WITH_OPENMP
+TEST_CASE("a forked child works without the team that it does not have") {
+  const ThreadCount count(3);
+  const auto sum = [] {
+    std::atomic<int> total{0};
+    parallel_for(100, [&](std::int64_t i) { total += static_cast<int>(i); });
+    return total.load();
+  };
+  REQUIRE(sum() == 4950);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) _exit(sum() == 4950 ? 0 : 1);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+}
+#endif
+
+TEST_CASE("regions that follow each other closely, with a changing number of threads [thread]") {
+  std::int64_t wrong = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const ThreadCount count(1 + round % 4);
+    std::int64_t parts[5] = {};
+    parallel_for(5, [&](std::int64_t i) { parts[i] = round + i; });
+    for (std::int64_t i = 0; i < 5; ++i) wrong += parts[i] != round + i;
+  }
   CHECK(wrong == 0);
 }

@@ -95,7 +95,7 @@ class Tiled final : public Workload {
   }
 
   Index length_, heads_, width_;
-  int threads_;
+  [[maybe_unused]] int threads_;  // unused without OpenMP
   float scale_;
   Matrix q_, k_, v_, go_, o_, gq_, gk_, gv_;
   Eigen::VectorXf logsumexp_;

@@ -13,7 +13,7 @@
 
 namespace softtape {
 
-/// Threads an op may use: SOFTTAPE_NUM_THREADS if set, else the hardware's; 1 without OpenMP.
+/// Threads an op may use: SOFTTAPE_NUM_THREADS if set, else as many as there are processors.
 SOFTTAPE_API int num_threads();
 
 /// Throws: ValueError when n < 1.

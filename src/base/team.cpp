@@ -1,0 +1,99 @@
+#include "base/team.hpp"
+
+#include <pthread.h>
+
+#include <chrono>
+#include <cstddef>
+#include <thread>
+
+namespace softtape::detail {
+namespace {
+
+void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Waits until ready(), or for about as long as a sleeping thread takes to wake; returns ready().
+template <class Ready>
+bool spin(Ready ready) {
+  if (ready()) return true;
+  constexpr auto kPatience = std::chrono::microseconds(30);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  do {
+    for (int i = 0; i < 64; ++i) {
+      if (ready()) return true;
+      pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return ready();
+}
+
+}  // namespace
+
+void Team::run(int threads, std::int64_t chunks, void (*body)(void*, std::int64_t), void* context) {
+  grow(threads - 1);
+  wanted_ = threads - 1;
+  chunks_ = chunks;
+  body_ = body;
+  context_ = context;
+  next_.store(0, std::memory_order_relaxed);
+  gate_.store(kOpen, std::memory_order_release);
+  regions_.fetch_add(1);
+  regions_.notify_all();
+  work();
+  gate_.fetch_sub(kOpen, std::memory_order_acq_rel);
+  const auto all_left = [&] { return gate_.load(std::memory_order_acquire) == 0; };
+  while (!spin(all_left)) std::this_thread::yield();
+}
+
+void Team::grow(int workers) {
+  if (size_ >= workers) return;
+  // A stack of its own size: products pack on it, and a shell's limit may be lower.
+  pthread_attr_t attributes;
+  if (pthread_attr_init(&attributes) != 0) return;
+  pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  const auto serve = [](void* self) -> void* {
+    static_cast<Team*>(self)->serve();
+    return nullptr;
+  };
+  pthread_t id;
+  // Where no more threads are to be had, the others do the work.
+  while (size_ < workers && pthread_create(&id, &attributes, serve, this) == 0) ++size_;
+  pthread_attr_destroy(&attributes);
+}
+
+void Team::serve() {
+  const int index = joined_.fetch_add(1, std::memory_order_relaxed);
+  std::uint32_t seen = 0;
+  for (;;) {
+    if (!spin([&] { return regions_.load(std::memory_order_relaxed) != seen; })) {
+      regions_.wait(seen);
+    }
+    seen = regions_.load();
+    if (!enter()) continue;
+    if (index < wanted_) work();
+    gate_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+bool Team::enter() {
+  std::uint32_t gate = gate_.load(std::memory_order_relaxed);
+  while (gate >= kOpen) {
+    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire,
+                                    std::memory_order_relaxed)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void Team::work() {
+  for (std::int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < chunks_;) {
+    body_(context_, i);
+  }
+}
+
+}  // namespace softtape::detail
