@@ -11,18 +11,15 @@
 #include <new>
 
 #include "attention/fused.hpp"
-#include "attention/tile_product.hpp"
 #include "base/loops.hpp"
 #include "base/pool.hpp"
 #include "ops/lanes.hpp"
+#include "ops/tile.hpp"
 
 namespace softtape::detail {
 
 constexpr std::int64_t kTileQueries = 64;
 constexpr std::int64_t kTileKeys = 64;
-
-/// Up to whole lanes, the width to which scratch rows are padded.
-constexpr std::int64_t padded(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
 /// Uninitialised numbers for the length of one task, from the pool.
 template <class T>
@@ -136,39 +133,6 @@ struct BiasView {
   }
   T at(std::int64_t i, std::int64_t j) const { return data[i * row_stride + j * key_stride]; }
 };
-
-/// A square of packets. Deduced, since a compiler warns where an argument names a vector type.
-template <int kSide, class P>
-Eigen::internal::PacketBlock<P, kSide> square_of(const P&) {
-  return {};
-}
-
-/// to (columns, rows) = the transpose of from (rows, columns), its rows filled up with zeros to
-/// whole lanes.
-template <class T>
-void transpose_tile(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t columns,
-                    T* to, std::int64_t to_stride) {
-  constexpr int kSide = kPacket<T>;
-  for (std::int64_t i = 0; i < padded(rows); i += kSide) {
-    const std::int64_t count = std::clamp<std::int64_t>(rows - i, 0, kSide);
-    std::int64_t j = 0;
-    for (; count == kSide && j + kSide <= columns; j += kSide) {
-      auto square = square_of<kSide>(Packet<T>());
-      for (int r = 0; r < kSide; ++r) {
-        square.packet[r] = Eigen::internal::ploadu<Packet<T>>(from + (i + r) * stride + j);
-      }
-      if constexpr (kSide > 1) Eigen::internal::ptranspose(square);
-      for (int r = 0; r < kSide; ++r) {
-        Eigen::internal::pstoreu(to + (j + r) * to_stride + i, square.packet[r]);
-      }
-    }
-    for (; j < columns; ++j) {
-      T* into = to + j * to_stride + i;
-      for (std::int64_t r = 0; r < count; ++r) into[r] = from[(i + r) * stride + j];
-      std::fill(into + count, into + kSide, T{0});
-    }
-  }
-}
 
 /// A matrix as the right side of a product: itself where rows are whole packets, else a copy with
 /// padded rows.

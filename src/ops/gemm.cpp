@@ -1,4 +1,4 @@
-// Products: loops of fixed width for small ones, Eigen for the rest.
+// Products: loops of fixed width for small ones, tiles where b stays in cache, Eigen for the rest.
 #include "ops/gemm.hpp"
 
 #include <Eigen/Core>
@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstring>
 #include <utility>
+
+#include "ops/tile.hpp"
 
 namespace softtape::detail {
 namespace {
@@ -28,7 +30,7 @@ struct RowOf {
 /// so the sums stay in registers.
 template <class T, int M, int rows>
 void small_rows(const T* a, std::int64_t a_row, std::int64_t a_column, const T* b, T* c,
-                std::int64_t c_stride, std::int64_t k, bool accumulate) {
+                std::int64_t c_stride, std::int64_t k) {
   constexpr auto kWidth = static_cast<int>(std::bit_ceil(static_cast<unsigned>(M)));
   using Row = typename RowOf<T, kWidth>::type;
   Row sum[rows] = {};
@@ -39,17 +41,13 @@ void small_rows(const T* a, std::int64_t a_row, std::int64_t a_column, const T* 
   }
   for (int i = 0; i < rows; ++i) {
     T* row = c + i * c_stride;
-    if (accumulate) {
-      for (int j = 0; j < M; ++j) row[j] += sum[i][j];
-    } else {
-      std::memcpy(row, &sum[i], M * sizeof(T));
-    }
+    std::memcpy(row, &sum[i], M * sizeof(T));
   }
 }
 
 template <class T, int M>
 void small_product(const T* a, std::int64_t a_row, std::int64_t a_column, const MatrixRef<T>& b,
-                   T* c, std::int64_t c_stride, std::int64_t n, std::int64_t k, bool accumulate) {
+                   T* c, std::int64_t c_stride, std::int64_t n, std::int64_t k) {
   constexpr auto kWidth = static_cast<int>(std::bit_ceil(static_cast<unsigned>(M)));
   using Row = typename RowOf<T, kWidth>::type;
   T packed[kSmall];
@@ -67,18 +65,16 @@ void small_product(const T* a, std::int64_t a_row, std::int64_t a_column, const 
   constexpr int kRows = kWidth <= 8 ? 4 : 2;
   std::int64_t i = 0;
   for (; i + kRows <= n; i += kRows) {
-    small_rows<T, M, kRows>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k,
-                            accumulate);
+    small_rows<T, M, kRows>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k);
   }
   for (; i < n; ++i) {
-    small_rows<T, M, 1>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k,
-                        accumulate);
+    small_rows<T, M, 1>(a + i * a_row, a_row, a_column, rows, c + i * c_stride, c_stride, k);
   }
 }
 
 template <class T>
 using SmallProduct = void (*)(const T*, std::int64_t, std::int64_t, const MatrixRef<T>&, T*,
-                              std::int64_t, std::int64_t, std::int64_t, bool);
+                              std::int64_t, std::int64_t, std::int64_t);
 template <class T, int... M>
 constexpr auto small_products(std::integer_sequence<int, M...>) {
   return std::array<SmallProduct<T>, sizeof...(M)>{small_product<T, M + 1>...};
@@ -86,20 +82,84 @@ constexpr auto small_products(std::integer_sequence<int, M...>) {
 
 template <class T>
 void product_by_loops(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
-                      std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
+                      std::int64_t n, std::int64_t k, std::int64_t m) {
   static constexpr auto kProducts = small_products<T>(std::make_integer_sequence<int, 16>());
   const std::int64_t a_row = a.transposed ? 1 : a.stride;
   const std::int64_t a_column = a.transposed ? a.stride : 1;
   if (m <= 16) {
-    kProducts[static_cast<std::size_t>(m - 1)](a.data, a_row, a_column, b, c, c_stride, n, k,
-                                               accumulate);
+    kProducts[static_cast<std::size_t>(m - 1)](a.data, a_row, a_column, b, c, c_stride, n, k);
     return;
   }
   for (std::int64_t j = 0; j < m; j += 16) {
     const std::int64_t width = std::min<std::int64_t>(16, m - j);
     const MatrixRef<T> columns{b.data + (b.transposed ? j * b.stride : j), b.stride, b.transposed};
     kProducts[static_cast<std::size_t>(width - 1)](a.data, a_row, a_column, columns, c + j,
-                                                   c_stride, n, k, accumulate);
+                                                   c_stride, n, k);
+  }
+}
+
+// The part of b that one pass over the rows of a reads: it stays in the innermost cache.
+constexpr std::int64_t kDepth = 128;
+template <class T>
+constexpr std::int64_t kPanel = 256 / sizeof(T);
+
+/// b[depth_from..][from..] as the right side of a tile product: where it lies, or, where its rows
+/// are columns or no whole packets, copied.
+template <class T>
+struct Panel {
+  const T* data;
+  std::int64_t stride;
+
+  Panel(const MatrixRef<T>& b, std::int64_t row, std::int64_t rows, std::int64_t column,
+        std::int64_t columns, T* copy)
+      : data(b.data + row * b.stride + column), stride(b.stride) {
+    if (!b.transposed && columns % kPacket<T> == 0) return;
+    if (b.transposed) {
+      transpose_tile(b.data + column * b.stride + row, b.stride, columns, rows, copy, kPanel<T>);
+    } else {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        std::copy_n(data + i * stride, columns, copy + i * kPanel<T>);
+        std::fill(copy + i * kPanel<T> + columns, copy + (i + 1) * kPanel<T>, T{0});
+      }
+    }
+    data = copy;
+    stride = kPanel<T>;
+  }
+};
+
+template <Into kInto, class T>
+void add_tile(bool a_transposed, const TileProduct<T>& tile) {
+  if (a_transposed) {
+    tile_product<Left::transposed, kInto>(tile);
+  } else {
+    tile_product<Left::plain, kInto>(tile);
+  }
+}
+
+template <class T>
+void product_by_tiles(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
+                      std::int64_t n, std::int64_t k, std::int64_t m) {
+  alignas(64) T copy[kDepth * kPanel<T>];
+  for (std::int64_t p = 0; p == 0 || p < k; p += kDepth) {
+    const std::int64_t depth = std::min(kDepth, k - p);
+    for (std::int64_t j = 0; j < m; j += kPanel<T>) {
+      const std::int64_t columns = std::min(kPanel<T>, m - j);
+      const Panel<T> panel(b, p, depth, j, columns, copy);
+      const TileProduct<T> tile{.a = a.data + (a.transposed ? p * a.stride : p),
+                                .a_stride = a.stride,
+                                .b = panel.data,
+                                .b_stride = panel.stride,
+                                .c = c + j,
+                                .c_stride = c_stride,
+                                .rows = n,
+                                .columns = columns,
+                                .depth = depth};
+      if (p == 0) {
+        add_tile<Into::fresh>(a.transposed, tile);
+      } else {
+        add_tile<Into::sum>(a.transposed, tile);
+      }
+    }
   }
 }
 
@@ -112,47 +172,50 @@ using Result = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen
 
 template <class T>
 void product_by_eigen(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
-                      std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
+                      std::int64_t n, std::int64_t k, std::int64_t m) {
   const Matrix<T> left(a.data, a.transposed ? k : n, a.transposed ? n : k,
                        Eigen::OuterStride<>(a.stride));
   const Matrix<T> right(b.data, b.transposed ? m : k, b.transposed ? k : m,
                         Eigen::OuterStride<>(b.stride));
   Result<T> result(c, n, m, Eigen::OuterStride<>(c_stride));
-  if (!accumulate) result.setZero();
   if (a.transposed && b.transposed) {
-    result.noalias() += left.transpose() * right.transpose();
+    result.noalias() = left.transpose() * right.transpose();
   } else if (a.transposed) {
-    result.noalias() += left.transpose() * right;
+    result.noalias() = left.transpose() * right;
   } else if (b.transposed) {
-    result.noalias() += left * right.transpose();
+    result.noalias() = left * right.transpose();
   } else {
-    result.noalias() += left * right;
+    result.noalias() = left * right;
   }
 }
 
 template <class T>
 void product(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
-             std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
+             std::int64_t n, std::int64_t k, std::int64_t m) {
   if (n == 0 || m == 0) return;
   if (n * k * m <= kSmall && m <= kSmallColumns && k * 16 <= kSmall) {
-    product_by_loops(a, b, c, c_stride, n, k, m, accumulate);
+    product_by_loops(a, b, c, c_stride, n, k, m);
+    return;
+  }
+  if (gemm_in_tiles(k, m) && (n > 1 || !b.transposed)) {
+    product_by_tiles(a, b, c, c_stride, n, k, m);
     return;
   }
   for (std::int64_t j = 0; j < m; j += kColumns) {
     const MatrixRef<T> columns{b.data + (b.transposed ? j * b.stride : j), b.stride, b.transposed};
-    product_by_eigen(a, columns, c + j, c_stride, n, k, std::min(kColumns, m - j), accumulate);
+    product_by_eigen(a, columns, c + j, c_stride, n, k, std::min(kColumns, m - j));
   }
 }
 
 }  // namespace
 
 void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::int64_t c_stride,
-          std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
-  product(a, b, c, c_stride, n, k, m, accumulate);
+          std::int64_t n, std::int64_t k, std::int64_t m) {
+  product(a, b, c, c_stride, n, k, m);
 }
 void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t c_stride,
-          std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate) {
-  product(a, b, c, c_stride, n, k, m, accumulate);
+          std::int64_t n, std::int64_t k, std::int64_t m) {
+  product(a, b, c, c_stride, n, k, m);
 }
 
 }  // namespace softtape::detail

@@ -1,6 +1,7 @@
 // One matrix product over plain memory, the way every product of the library goes.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace softtape::detail {
@@ -14,14 +15,22 @@ struct MatrixRef {
   bool transposed = false;
 };
 
-/// c = a b, or c += a b; a is (n, k), b is (k, m) as used, c is row-major with `c_stride`.
+/// c = a b; a is (n, k), b is (k, m) as used, c is row-major with `c_stride`.
 /// Runs on the calling thread. Fixed summation order for given sizes.
 void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::int64_t c_stride,
-          std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate = false);
+          std::int64_t n, std::int64_t k, std::int64_t m);
 void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t c_stride,
-          std::int64_t n, std::int64_t k, std::int64_t m, bool accumulate = false);
+          std::int64_t n, std::int64_t k, std::int64_t m);
 
-/// Rows of a product that one chunk of a parallel loop computes.
-constexpr std::int64_t kGemmRows = 128;
+/// Whether b (k, m) is read in tiles: it stays in cache from one block of rows of a to the next.
+constexpr bool gemm_in_tiles(std::int64_t k, std::int64_t m) { return k * m <= 1 << 18 && m >= 16; }
+
+/// Rows of a product that one chunk of a parallel loop computes: in tiles as few as are worth a
+/// chunk, so that every thread has its share.
+constexpr std::int64_t gemm_rows(std::int64_t k, std::int64_t m) {
+  constexpr std::int64_t kWorthAChunk = 200'000;  // multiply-adds
+  if (!gemm_in_tiles(k, m)) return 128;
+  return std::max<std::int64_t>(12, kWorthAChunk / std::max<std::int64_t>(1, k * m) / 12 * 12);
+}
 
 }  // namespace softtape::detail

@@ -10,6 +10,9 @@ namespace softtape::detail {
 
 constexpr std::int64_t kLanes = 16;
 
+/// Up to whole lanes, the width to which scratch rows are padded.
+constexpr std::int64_t padded(std::int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
+
 template <class T>
 using Lanes = Eigen::Array<T, kLanes, 1>;
 

@@ -6,6 +6,7 @@
 #include "base/loops.hpp"
 #include "ops/gemm.hpp"
 #include "ops/map.hpp"
+#include "ops/tile.hpp"
 #include "softtape/ops/reduce.hpp"
 #include "softtape/ops/shape.hpp"
 
@@ -91,15 +92,19 @@ Shape leading(const Shape& shape) {
   return batch.inserted(batch.rank(), s.n).inserted(batch.rank() + 1, s.m);
 }
 
+template <class T>
+detail::MatrixRef<T> as_used(const Tensor& b, bool transposed, const Sizes& s) {
+  return {detail::numbers<T>(b), transposed ? s.k : s.m, transposed};
+}
+
 // Rows [begin, begin + rows) of one product.
 template <class T>
-void multiply_rows(const T* a, const T* b, T* y, const MatmulOptions& options, const Sizes& s,
-                   std::int64_t begin, std::int64_t rows) {
-  const std::int64_t a_stride = options.transpose_a ? s.n : s.k;
-  detail::gemm(detail::MatrixRef<T>{a + (options.transpose_a ? begin : begin * a_stride), a_stride,
-                                    options.transpose_a},
-               detail::MatrixRef<T>{b, options.transpose_b ? s.k : s.m, options.transpose_b},
-               y + begin * s.m, s.m, rows, s.k, s.m);
+void multiply_rows(const T* a, bool transpose_a, const detail::MatrixRef<T>& b, T* y,
+                   const Sizes& s, std::int64_t begin, std::int64_t rows) {
+  const std::int64_t a_stride = transpose_a ? s.n : s.k;
+  detail::gemm(
+      detail::MatrixRef<T>{a + (transpose_a ? begin : begin * a_stride), a_stride, transpose_a}, b,
+      y + begin * s.m, s.m, rows, s.k, s.m);
 }
 
 // Chunks: several small products, or a block of rows of a large one.
@@ -109,20 +114,29 @@ template <class T>
   const Shape batch = s.single ? Shape{} : leading(y.shape());
   const detail::BroadcastPlan plan(batch, s.single ? Shape{} : leading(a.shape()),
                                    s.single ? Shape{} : leading(b.shape()));
+  const std::int64_t rows = detail::gemm_rows(s.k, s.m);
+  const std::int64_t blocks = std::max<std::int64_t>(1, (s.n + rows - 1) / rows);
+  const std::int64_t cost = std::min(s.n, rows) * s.k * s.m / 8;
   const T* pa = detail::numbers<T>(a);
-  const T* pb = detail::numbers<T>(b);
   T* py = detail::fresh_numbers<T>(y);
-  const std::int64_t blocks =
-      std::max<std::int64_t>(1, (s.n + detail::kGemmRows - 1) / detail::kGemmRows);
-  const std::int64_t cost = std::min(s.n, detail::kGemmRows) * s.k * s.m / 8;
+  detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
+  Tensor turned;  // b, when all blocks would transpose the same one
+  if (right.transposed && s.single && blocks > 1 && detail::gemm_in_tiles(s.k, s.m)) {
+    const std::int64_t stride = detail::padded(s.m);
+    turned = detail::make_tensor({s.k, stride}, b.dtype());
+    detail::transpose_tile(right.data, s.k, s.m, s.k, detail::fresh_numbers<T>(turned), stride);
+    right = {detail::numbers<T>(turned), stride, false};
+  }
   detail::for_ranges(
       batch.numel() * blocks, detail::row_grain(cost), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           std::int64_t ia, ib;
           plan.element(i / blocks, ia, ib);
-          const std::int64_t row = i % blocks * detail::kGemmRows;
-          multiply_rows(pa + ia * s.n * s.k, pb + ib * s.k * s.m, py + i / blocks * s.n * s.m,
-                        options, s, row, std::min(detail::kGemmRows, s.n - row));
+          const std::int64_t row = i % blocks * rows;
+          detail::MatrixRef<T> b_i = right;
+          b_i.data += ib * s.k * s.m;
+          multiply_rows(pa + ia * s.n * s.k, options.transpose_a, b_i, py + i / blocks * s.n * s.m,
+                        s, row, std::min(rows, s.n - row));
         }
       });
 }
@@ -163,8 +177,8 @@ Tensor matmul(TensorArg a, TensorArg b, const MatmulOptions& options) {
   visit_float(dtype, "matmul", [&](auto zero) {
     using T = decltype(zero);
     if (s.single && s.n * s.k * s.m <= detail::kGrain) {
-      multiply_rows(detail::numbers<T>(a), detail::numbers<T>(b), detail::fresh_numbers<T>(y),
-                    options, s, 0, s.n);
+      multiply_rows(detail::numbers<T>(a), options.transpose_a,
+                    as_used<T>(b, options.transpose_b, s), detail::fresh_numbers<T>(y), s, 0, s.n);
     } else {
       multiply_blocks<T>(a, b, y, options, s);
     }

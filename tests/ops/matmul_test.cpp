@@ -3,9 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/compare.hpp"
 #include "softtape/ops/create.hpp"
+#include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/reduce.hpp"
 #include "softtape/ops/shape.hpp"
 #include "support/leak_guard.hpp"
@@ -76,23 +79,52 @@ TEST_CASE("matmul: empty sizes give zeros, forward and backward") {
   CHECK(matmul(ones({0, 2, 3}), ones({3, 2})).shape() == Shape{0, 2, 2});
 }
 
-TEST_CASE("matmul: every way of blocking gives the product, by every flag") {
+TEST_CASE("matmul: every way of blocking gives the product, by every flag, single and in batches") {
   const LeakGuard guard;
   Rng rng(5);
   const TensorOptions doubles{.dtype = DType::float64};
-  const std::int64_t sizes[][3] = {{1, 1, 1},    {5, 8, 4},    {5, 4, 5},     {3, 7, 17},
-                                   {16, 16, 16}, {31, 33, 65}, {129, 20, 40}, {130, 70, 530}};
+  // Small loops, tiles (whole, ragged, several deep, several chunks of rows), Eigen.
+  const std::int64_t sizes[][3] = {{1, 1, 1},     {5, 8, 4},     {5, 4, 5},     {3, 7, 17},
+                                   {16, 16, 16},  {31, 33, 65},  {129, 20, 40}, {130, 70, 530},
+                                   {13, 129, 32}, {37, 260, 96}, {1, 64, 70},   {200, 64, 1},
+                                   {40, 0, 100},  {25, 300, 900}};
   for (const auto& [n, k, m] : sizes) {
-    const Tensor a = randn(rng, {n, k}, doubles);
-    const Tensor b = randn(rng, {k, m}, doubles);
-    const Tensor expected = tensor(product(a, b), {n, m}, doubles);
-    CHECK(allclose(matmul(a, b), expected, {.rtol = 1e-12, .atol = 1e-12}));
-    CHECK(allclose(matmul(transpose(a), b, {.transpose_a = true}), expected,
-                   {.rtol = 1e-12, .atol = 1e-12}));
-    CHECK(allclose(matmul(a, transpose(b), {.transpose_b = true}), expected,
-                   {.rtol = 1e-12, .atol = 1e-12}));
-    CHECK(allclose(matmul(transpose(a), transpose(b), {.transpose_a = true, .transpose_b = true}),
-                   expected, {.rtol = 1e-12, .atol = 1e-12}));
+    const Tensor a = randn(rng, {2, n, k}, doubles);
+    const Tensor b = randn(rng, {2, k, m}, doubles);
+    const Tensor expected = stack({tensor(product(a[0], b[0]), {n, m}, doubles),
+                                   tensor(product(a[1], b[1]), {n, m}, doubles)});
+    for (const bool single : {true, false}) {
+      for (const MatmulOptions options : {MatmulOptions{},
+                                          {.transpose_a = true},
+                                          {.transpose_b = true},
+                                          {.transpose_a = true, .transpose_b = true}}) {
+        const Tensor x = single ? a[0] : a;
+        const Tensor y = single ? b[0] : b;
+        const Tensor left = options.transpose_a ? transpose(x) : x;
+        const Tensor right = options.transpose_b ? transpose(y) : y;
+        const Tensor right_answer = single ? expected[0] : expected;
+        CAPTURE(n);
+        CAPTURE(k);
+        CAPTURE(m);
+        CHECK(allclose(matmul(left, right, options), right_answer, {.rtol = 1e-12, .atol = 1e-12}));
+        const Tensor floats = matmul(to(left, DType::float32), to(right, DType::float32), options);
+        CHECK(allclose(to(floats, DType::float64), right_answer, {.rtol = 1e-4, .atol = 1e-4}));
+      }
+    }
+  }
+}
+
+// A row of a gives the same bits wherever it stands, and so does a column of b.
+TEST_CASE("matmul: equal rows and columns give equal results, at every position") {
+  const LeakGuard guard;
+  Rng rng(6);
+  for (const std::int64_t size : {5, 16, 31, 77, 130}) {
+    const Tensor row = randn(rng, {1, 200});
+    const Tensor y =
+        matmul(broadcast_to(row, {size, 200}), broadcast_to(transpose(row), {200, size}));
+    const auto numbers = y.data<float>();
+    CAPTURE(size);
+    CHECK(std::all_of(numbers.begin(), numbers.end(), [&](float x) { return x == numbers[0]; }));
   }
 }
 

@@ -1,6 +1,6 @@
-// The product of small matrices that the fused kernels are made of: no packing, no set-up, the
-// result held in registers. Wide enough for any vector unit; each result is one chain of
-// multiply-adds in the order of the inner index, whichever way the tile is cut.
+// Small matrices: the product that gemm.cpp and the fused attention are made of, and the transpose.
+// No set-up, the result held in registers, wide enough for any vector unit. Each result is one
+// chain of multiply-adds in the order of the inner index, whichever way the tile is cut.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 namespace softtape::detail {
 
 // Rows and packets of results in registers: with a packet row of b and one number of a, what fits.
-constexpr int kProductRows = 6;
-constexpr int kProductPackets = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS >= 32 ? 4 : 2;
+constexpr int kRegisters = EIGEN_ARCH_DEFAULT_NUMBER_OF_REGISTERS;
+constexpr int kProductPackets = kRegisters >= 32 ? 4 : 2;
+constexpr int product_rows_of(int packets) { return 12 * packets <= kRegisters * 3 / 4 ? 12 : 6; }
 
 /// c = factor * (a b), or c += factor * (a b): a is (rows, depth), b (depth, columns), c
 /// (rows, columns). Rows of b and c are contiguous; those of b are read up to the next whole packet
@@ -42,7 +43,7 @@ void product_in_registers(const TileProduct<T>& t, std::int64_t row, std::int64_
   const T* a = t.a + (kLeft == Left::plain ? row * t.a_stride : row);
   const T* b = t.b + column;
   Packet<T> sum[R][P];
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < R; ++i) {
 #pragma GCC unroll 8
     for (int j = 0; j < P; ++j) sum[i][j] = pset1<Packet<T>>(T{0});
@@ -51,7 +52,7 @@ void product_in_registers(const TileProduct<T>& t, std::int64_t row, std::int64_
     Packet<T> right[P];
 #pragma GCC unroll 8
     for (int j = 0; j < P; ++j) right[j] = ploadu<Packet<T>>(b + j * kWidth);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
     for (int i = 0; i < R; ++i) {
       const Packet<T> left = pset1<Packet<T>>(kLeft == Left::plain ? a[i * t.a_stride] : a[i]);
 #pragma GCC unroll 8
@@ -62,7 +63,7 @@ void product_in_registers(const TileProduct<T>& t, std::int64_t row, std::int64_
   }
   const Packet<T> factor = pset1<Packet<T>>(t.factor);
   const std::int64_t stored = std::min<std::int64_t>(t.columns - column, P * kWidth);
-#pragma GCC unroll 8
+#pragma GCC unroll 12
   for (int i = 0; i < R; ++i) {
     T* c = t.c + (row + i) * t.c_stride + column;
 #pragma GCC unroll 8
@@ -81,13 +82,12 @@ void product_in_registers(const TileProduct<T>& t, std::int64_t row, std::int64_
   }
 }
 
+// Rows from `row` on, R at a time, then fewer.
 template <Left kLeft, Into kInto, int R, int P, class T>
 void product_rows(const TileProduct<T>& t, std::int64_t row, std::int64_t column) {
-  if (t.rows - row == R) {
-    product_in_registers<kLeft, kInto, R, P>(t, row, column);
-  } else if constexpr (R > 1) {
-    product_rows<kLeft, kInto, R - 1, P>(t, row, column);
-  }
+  for (; row + R <= t.rows; row += R) product_in_registers<kLeft, kInto, R, P>(t, row, column);
+  constexpr int kFewer = R > 6 ? 6 : R > 4 ? 4 : R / 2;
+  if constexpr (kFewer > 0) product_rows<kLeft, kInto, kFewer, P>(t, row, column);
 }
 
 template <Left kLeft, Into kInto, int P, class T>
@@ -98,11 +98,7 @@ void product_columns(const TileProduct<T>& t, std::int64_t column) {
       return;
     }
   }
-  std::int64_t row = 0;
-  for (; row + kProductRows <= t.rows; row += kProductRows) {
-    product_in_registers<kLeft, kInto, kProductRows, P>(t, row, column);
-  }
-  product_rows<kLeft, kInto, kProductRows - 1, P>(t, row, column);
+  product_rows<kLeft, kInto, product_rows_of(P), P>(t, 0, column);
 }
 
 template <Left kLeft, Into kInto, class T>
@@ -110,6 +106,39 @@ void tile_product(const TileProduct<T>& t) {
   constexpr std::int64_t kStep = std::int64_t{kProductPackets} * kPacket<T>;
   for (std::int64_t column = 0; column < t.columns; column += kStep) {
     product_columns<kLeft, kInto, kProductPackets>(t, column);
+  }
+}
+
+/// A square of packets. Deduced, since a compiler warns where an argument names a vector type.
+template <int kSide, class P>
+Eigen::internal::PacketBlock<P, kSide> square_of(const P&) {
+  return {};
+}
+
+/// to (columns, rows) = the transpose of from (rows, columns), its rows filled up with zeros to
+/// whole lanes.
+template <class T>
+void transpose_tile(const T* from, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                    T* to, std::int64_t to_stride) {
+  constexpr int kSide = kPacket<T>;
+  for (std::int64_t i = 0; i < padded(rows); i += kSide) {
+    const std::int64_t count = std::clamp<std::int64_t>(rows - i, 0, kSide);
+    std::int64_t j = 0;
+    for (; count == kSide && j + kSide <= columns; j += kSide) {
+      auto square = square_of<kSide>(Packet<T>());
+      for (int r = 0; r < kSide; ++r) {
+        square.packet[r] = Eigen::internal::ploadu<Packet<T>>(from + (i + r) * stride + j);
+      }
+      if constexpr (kSide > 1) Eigen::internal::ptranspose(square);
+      for (int r = 0; r < kSide; ++r) {
+        Eigen::internal::pstoreu(to + (j + r) * to_stride + i, square.packet[r]);
+      }
+    }
+    for (; j < columns; ++j) {
+      T* into = to + j * to_stride + i;
+      for (std::int64_t r = 0; r < count; ++r) into[r] = from[(i + r) * stride + j];
+      std::fill(into + count, into + kSide, T{0});
+    }
   }
 }
 
