@@ -1,9 +1,7 @@
 #include "base/team.hpp"
 
-#include <pthread.h>
-
 #include <chrono>
-#include <cstddef>
+#include <system_error>
 #include <thread>
 
 namespace softtape::detail {
@@ -50,19 +48,11 @@ void Team::run(int threads, std::int64_t chunks, void (*body)(void*, std::int64_
 
 void Team::grow(int workers) {
   if (size_ >= workers) return;
-  // A stack of its own size: products pack on it, and a shell's limit may be lower.
-  pthread_attr_t attributes;
-  if (pthread_attr_init(&attributes) != 0) return;
-  pthread_attr_setstacksize(&attributes, std::size_t{8} << 20);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  const auto serve = [](void* self) -> void* {
-    static_cast<Team*>(self)->serve();
-    return nullptr;
-  };
-  pthread_t id;
-  // Where no more threads are to be had, the others do the work.
-  while (size_ < workers && pthread_create(&id, &attributes, serve, this) == 0) ++size_;
-  pthread_attr_destroy(&attributes);
+  try {
+    for (; size_ < workers; ++size_) std::thread([this] { serve(); }).detach();
+  } catch (const std::system_error&) {
+    // No more threads are to be had: those there are do the work.
+  }
 }
 
 void Team::serve() {

@@ -29,12 +29,22 @@ template <class T>
   });
 }
 
+// Single numbers without the loop's set-up.
 template <class T>
-void add_numbers(T* into, const T* a, const T* b, std::int64_t n) {
+void add_numbers(const Tensor& into, const Tensor& a, const Tensor& b) {
+  const std::int64_t n = TensorAccess::node(into)->shape.numel();
   if (n == 1) {
-    *into = *a + *b;
+    *fresh_numbers<T>(into) = *numbers<T>(a) + *numbers<T>(b);
   } else {
-    add_rows(into, a, b, n);
+    add_rows(fresh_numbers<T>(into), numbers<T>(a), numbers<T>(b), n);
+  }
+}
+// into = a + b, which may be one of them.
+void add_into(const Tensor& into, const Tensor& a, const Tensor& b) {
+  if (TensorAccess::node(into)->dtype == DType::float32) {
+    add_numbers<float>(into, a, b);
+  } else {
+    add_numbers<double>(into, a, b);
   }
 }
 
@@ -48,22 +58,27 @@ void add_numbers(T* into, const T* a, const T* b, std::int64_t n) {
 }  // namespace
 
 void accumulate(Tensor& sum, Tensor&& b) {
-  const auto add = [](const Tensor& into, const Tensor& x, const Tensor& y) {
-    const Node& node = *TensorAccess::node(into);
-    visit_float(node.dtype, "accumulate", [&](auto zero) {
-      using T = decltype(zero);
-      add_numbers(fresh_numbers<T>(into), numbers<T>(x), numbers<T>(y), node.shape.numel());
-    });
-  };
   const bool recording = t_grad_enabled && (sum.requires_grad() || b.requires_grad());
   if (!recording && !sole_owner(sum) && sole_owner(b)) std::swap(sum, b);
   if (!recording && sole_owner(sum)) {
-    add(sum, sum, b);
+    add_into(sum, sum, b);
     return;
   }
   Tensor fresh = make_tensor(TensorAccess::node(sum)->shape, TensorAccess::node(sum)->dtype);
-  add(fresh, sum, b);
+  add_into(fresh, sum, b);
   sum = recording ? record(kAccumulate, std::move(fresh), {sum, b}) : std::move(fresh);
+}
+
+void VjpState::deliver(Node& node, Tensor&& gradient) {
+  Entry& entry = enter(node);
+  if (entry.gradient.defined()) {
+    if (anomaly) check_sum(node, entry.gradient, gradient);
+    accumulate(entry.gradient, std::move(gradient));
+    return;
+  }
+  swap(entry.gradient, gradient);
+  // Leaves have nobody below and are finished at the end.
+  if (node.op) wait(std::uint64_t{node.order} << 32 | node.slot);
 }
 
 void VjpState::run() {
@@ -76,7 +91,11 @@ void VjpState::run() {
     }
     if (!table[slot].expand) continue;
     // The gradient is freed with the rule's last use of it, unless it is a result.
-    gy = table[slot].wanted ? table[slot].gradient : std::move(table[slot].gradient);
+    if (table[slot].wanted) {
+      gy = table[slot].gradient;
+    } else {
+      swap(gy, table[slot].gradient);
+    }
     call_rule(node);
   }
   for (std::uint32_t slot = 0; slot < entered; ++slot) {
@@ -130,7 +149,7 @@ void VjpState::call_rule(Node& node) {
   current = &node;
   Vjp window(*this);
   node.op->vjp(window);
-  gy = Tensor();
+  if (gy.defined()) gy = Tensor();
   if (!retain) use_up(node);
 }
 

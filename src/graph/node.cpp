@@ -73,13 +73,17 @@ void drop_storage(Node& node) {
   node.storage = nullptr;
 }
 
+[[gnu::noinline]] void give_long_edges(Node& node) {
+  give_block(node.edges, size_class_of(node.arity * sizeof(Edge)));
+}
+
 // Takes the edges off a node and puts the inputs that nobody else refers to in front of `dead`.
-Node* cut_edges(Node& node, Node* dead) {
-  for (std::uint32_t i = 0; i < node.arity; ++i) {
-    Node* input = node.edges[i].node;
+inline Node* cut_edges(Node& node, Node* dead) {
+  for (const Edge *edge = node.edges, *end = edge + node.arity; edge != end; ++edge) {
+    Node* input = edge->node;
     // The count that fell is tested first: one wide load of both would wait for its write.
     bool unused;
-    if (node.edges[i].saved) {
+    if (edge->saved) {
       const bool last = --input->handles == 0;
       if (last && !input->keeps_output) drop_storage(*input);
       unused = last && input->edges_in == 0;
@@ -91,9 +95,7 @@ Node* cut_edges(Node& node, Node* dead) {
       dead = input;
     }
   }
-  if (node.arity > Node::kInlineEdges) {
-    give_block(node.edges, size_class_of(node.arity * sizeof(Edge)));
-  }
+  if (node.arity > Node::kInlineEdges) give_long_edges(node);
   node.arity = 0;
   return dead;
 }
@@ -127,6 +129,11 @@ void release(Node* dead) noexcept {
   }
 }
 
+[[gnu::noinline]] void drop_attributes(Node& node) {
+  delete node.attributes;
+  node.attributes = nullptr;
+}
+
 // A node that nothing refers to any more.
 inline void drop(Node* node) noexcept {
   if (node->arity == 0 && !node->attributes && !node->extras && t_cache) {
@@ -154,8 +161,7 @@ void drop_edge_in(Node& node) {
 
 void use_up(Node& node) {
   if (Node* dead = cut_edges(node, nullptr)) release(dead);
-  delete node.attributes;
-  node.attributes = nullptr;
+  if (node.attributes) drop_attributes(node);
   node.used_up = true;
   node.keeps_output = false;
   if (node.handles == 0) drop_storage(node);
@@ -173,48 +179,43 @@ bool will_record(const TensorRef* inputs, std::size_t arity) {
 
 namespace {
 
-// Puts y into the graph when an input asks for it. Apart from record, so that an op which records
-// nothing pays nothing.
-[[gnu::noinline]] void enter_graph(const OpInfo& op, Saves saves, Node& node,
-                                   const TensorRef* inputs, std::size_t arity,
-                                   std::unique_ptr<Attributes>& attributes) {
+// Why a result cannot enter the graph. Nothing has changed yet.
+[[noreturn, gnu::cold, gnu::noinline]] void throw_not_recordable(const OpInfo& op, const Node& node,
+                                                                 const TensorRef* inputs,
+                                                                 std::size_t arity) {
+  for (std::size_t i = 0; i < arity; ++i) {
+    if ((*inputs[i]).defined()) continue;
+    throw GraphError(
+        fmt::format("[{}] input {} is an undefined tensor; assign it first", op.name, i));
+  }
+  throw GraphError(
+      fmt::format("[{}] the result must be a fresh tensor: it is {}; compute into empty_like(x)",
+                  op.name, node.op ? "the result of an op already" : "a leaf or an input"));
+}
+
+// Puts y into the graph when an input asks for it.
+inline void enter_graph(const OpInfo& op, Saves saves, Node& node, const TensorRef* inputs,
+                        std::size_t arity, std::unique_ptr<Attributes>& attributes) {
   bool wanted = false;
-  bool fresh = !node.op && !node.requires_grad;
-  std::size_t undefined = arity;
-  std::uint32_t order = 0;
+  bool good = !node.op && !node.requires_grad;
   for (std::size_t i = 0; i < arity; ++i) {
     const Node* input = TensorAccess::node(*inputs[i]);
-    if (!input) {
-      undefined = i;
-      continue;
-    }
-    wanted |= input->requires_grad;
-    fresh &= input != &node;
-    order = std::max(order, input->order);
+    wanted |= input && input->requires_grad;
+    good &= input && input != &node;
   }
   if (!wanted || !is_floating(node.dtype)) return;
-  if (undefined < arity) {
-    raise([=, &op] {
-      return GraphError(
-          fmt::format("[{}] input {} is an undefined tensor; assign it first", op.name, undefined));
-    });
-  }
-  if (!fresh) {
-    raise([&op, &node] {
-      return GraphError(fmt::format(
-          "[{}] the result must be a fresh tensor: it is {}; compute into empty_like(x)", op.name,
-          node.op ? "the result of an op already" : "a leaf or an input"));
-    });
-  }
+  if (!good) throw_not_recordable(op, node, inputs, arity);
   Edge* edges = node.inline_edges;
   if (arity > Node::kInlineEdges) {
     edges = static_cast<Edge*>(take_block(size_class_of(arity * sizeof(Edge))));
   }
+  std::uint32_t order = 0;
   for (std::size_t i = 0; i < arity; ++i) {
     Node* input = TensorAccess::node(*inputs[i]);
     const bool saved = (saves.bits >> std::min<std::size_t>(i, 30) & 1u) != 0;
     edges[i] = {input, input->storage->version, saved};
     ++(saved ? input->handles : input->edges_in);
+    order = std::max(order, input->order);
   }
   node.edges = edges;
   node.arity = static_cast<std::uint32_t>(arity);

@@ -128,6 +128,9 @@ Tensor make_tensor(const Shape& shape, DType dtype);
 /// A fresh tensor of another shape over the storage of `t`.
 Tensor make_view(const Tensor& t, const Shape& shape);
 
+/// The shape of a tensor known to be defined.
+inline const Shape& shape_of(const Tensor& t) { return TensorAccess::node(t)->shape; }
+
 /// The numbers of a tensor of known element type, unchecked.
 template <class T>
 const T* numbers(const Tensor& t) {

@@ -18,9 +18,9 @@ void accumulate(Tensor& sum, Tensor&& b);
 struct Entry {
   Node* node;
   std::uint32_t outer_slot;  // the node's slot in the pass around this one, given back at the end
-  bool expand;               // its rule is to be called
-  bool wanted;               // its gradient is a result
-  bool reached;              // grad(): an output was computed from it
+  bool expand = false;       // its rule is to be called
+  bool wanted = false;       // its gradient is a result
+  bool reached = false;      // grad(): an output was computed from it
   Tensor gradient;
 };
 
@@ -40,15 +40,17 @@ struct VjpState {
 
   VjpState(Mode pass_mode, bool retain_graph)
       : mode(pass_mode), retain(retain_graph), anomaly(std::exchange(t_anomaly, false)) {
-    table.reserve(32);
+    table.reserve(256);
     heap.reserve(32);
   }
   VjpState(const VjpState&) = delete;
   VjpState& operator=(const VjpState&) = delete;
   ~VjpState() {
     t_anomaly = anomaly;
-    for (Entry& entry : table) entry.node->slot = entry.outer_slot;
-    for (Entry& entry : table) drop_edge_in(*entry.node);
+    for (Entry& entry : table) {
+      entry.node->slot = entry.outer_slot;
+      drop_edge_in(*entry.node);
+    }
   }
 
   Entry* find(const Node& node) {
@@ -60,12 +62,18 @@ struct VjpState {
     return known ? *known : add(node);
   }
   [[gnu::noinline]] Entry& add(Node& node) {
-    table.push_back(
-        {&node, node.slot, mode == Mode::leaves && node.op != nullptr, false, false, {}});
+    if (table.size() == table.capacity()) grow();
+    if (table.size() == table.capacity()) __builtin_unreachable();  // growing is not for here
+    Entry& entry = table.emplace_back();
+    entry.node = &node;
+    entry.outer_slot = node.slot;
+    entry.expand = mode == Mode::leaves && node.op != nullptr;
     node.slot = entered++;
     ++node.edges_in;  // the pass holds on to the node until it ends
-    return table.back();
+    return entry;
   }
+
+  [[gnu::noinline]] void grow() { table.reserve(2 * table.capacity()); }
 
   bool needed(const Node& node) {
     if (!node.requires_grad) return false;
@@ -76,7 +84,7 @@ struct VjpState {
 
   // Input i of the op whose rule runs.
   const Edge& edge(int i) const {
-    if (i < 0 || static_cast<std::uint32_t>(i) >= current->arity) {
+    if (static_cast<std::uint32_t>(i) >= current->arity) {
       raise([this, i] {
         return GraphError(fmt::format("[{}] its rule names input {} of {}; inputs count from 0",
                                       current->op->name, i, current->arity));
@@ -85,18 +93,11 @@ struct VjpState {
     return current->edges[i];
   }
 
+  /// The pass whose rule runs, for rules of the library that know their gradient to fit.
+  static VjpState& of(Vjp& window) { return window.state_; }
+
   // Adds a gradient to what has arrived at a node that is needed.
-  void deliver(Node& node, Tensor&& gradient) {
-    Entry& entry = enter(node);
-    if (entry.gradient.defined()) {
-      if (anomaly) check_sum(node, entry.gradient, gradient);
-      accumulate(entry.gradient, std::move(gradient));
-      return;
-    }
-    entry.gradient = std::move(gradient);
-    // Leaves have nobody below and are finished at the end.
-    if (node.op) wait(std::uint64_t{node.order} << 32 | node.slot);
-  }
+  void deliver(Node& node, Tensor&& gradient);
 
   // Keys of nodes that wait are never 0: what an op computed has an order above 0.
   void wait(std::uint64_t key) {

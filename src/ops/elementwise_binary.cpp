@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "ops/cotangent.hpp"
 #include "ops/map.hpp"
 #include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/reduce.hpp"
@@ -10,7 +11,9 @@
 namespace softtape {
 
 using detail::OperandPair;
+using detail::set_product;
 using detail::set_summed;
+using detail::Upstream;
 
 namespace {
 
@@ -69,8 +72,11 @@ const OpInfo kSub{"sub", [](Vjp& r) {
 
 const OpInfo kMul{"mul",
                   [](Vjp& r) {
-                    if (r.needs(0)) set_summed(r, 0, mul(r.gy(), r.x(1)));
-                    if (r.needs(1)) set_summed(r, 1, mul(r.gy(), r.x(0)));
+                    const bool first = r.needs(0);
+                    if (r.needs(1)) {
+                      set_product(r, 1, r.x(0), first ? Upstream::kept : Upstream::done);
+                    }
+                    if (first) set_product(r, 0, r.x(1), Upstream::done);
                   },
                   saves_inputs};
 

@@ -1,4 +1,4 @@
-// Products: loops of fixed width for small ones, tiles where b stays in cache, Eigen for the rest.
+// Products: loops of fixed width for small ones, tiles in registers for the rest.
 #include "ops/gemm.hpp"
 
 #include <Eigen/Core>
@@ -16,9 +16,6 @@ namespace {
 // Below this many multiplications the set-up of a blocked product costs more than the product.
 constexpr std::int64_t kSmall = 6000;
 constexpr std::int64_t kSmallColumns = 64;
-
-// Columns of one Eigen call: bounds what Eigen packs on the stack (EIGEN_STACK_ALLOCATION_LIMIT).
-constexpr std::int64_t kColumns = 512;
 
 // A row of b or c as the small products see it: one vector of a power of two of columns.
 template <class T, int width>
@@ -163,47 +160,27 @@ void product_by_tiles(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::i
   }
 }
 
+// One row or one column, which fill no tile: y[i] = the sum over p of rows[i * stride + p] * x[p].
 template <class T>
-using Matrix = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
-                          0, Eigen::OuterStride<>>;
-template <class T>
-using Result = Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>, 0,
-                          Eigen::OuterStride<>>;
-
-template <class T>
-void product_by_eigen(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
-                      std::int64_t n, std::int64_t k, std::int64_t m) {
-  const Matrix<T> left(a.data, a.transposed ? k : n, a.transposed ? n : k,
-                       Eigen::OuterStride<>(a.stride));
-  const Matrix<T> right(b.data, b.transposed ? m : k, b.transposed ? k : m,
-                        Eigen::OuterStride<>(b.stride));
-  Result<T> result(c, n, m, Eigen::OuterStride<>(c_stride));
-  if (a.transposed && b.transposed) {
-    result.noalias() = left.transpose() * right.transpose();
-  } else if (a.transposed) {
-    result.noalias() = left.transpose() * right;
-  } else if (b.transposed) {
-    result.noalias() = left * right.transpose();
-  } else {
-    result.noalias() = left * right;
-  }
+void dot_rows(const T* rows, std::int64_t stride, const T* x, T* y, std::int64_t n,
+              std::int64_t k) {
+  using Vector = Eigen::Map<const Eigen::Matrix<T, Eigen::Dynamic, 1>>;
+  const Vector column(x, k);
+  for (std::int64_t i = 0; i < n; ++i) y[i] = Vector(rows + i * stride, k).dot(column);
 }
 
 template <class T>
 void product(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
              std::int64_t n, std::int64_t k, std::int64_t m) {
   if (n == 0 || m == 0) return;
-  if (n * k * m <= kSmall && m <= kSmallColumns && k * 16 <= kSmall) {
+  if (m == 1 && c_stride == 1 && !a.transposed && (b.transposed || b.stride == 1)) {
+    dot_rows(a.data, a.stride, b.data, c, n, k);
+  } else if (n == 1 && b.transposed && (!a.transposed || a.stride == 1)) {
+    dot_rows(b.data, b.stride, a.data, c, m, k);
+  } else if (n * k * m <= kSmall && m <= kSmallColumns && k * 16 <= kSmall) {
     product_by_loops(a, b, c, c_stride, n, k, m);
-    return;
-  }
-  if (gemm_in_tiles(k, m) && (n > 1 || !b.transposed)) {
+  } else {
     product_by_tiles(a, b, c, c_stride, n, k, m);
-    return;
-  }
-  for (std::int64_t j = 0; j < m; j += kColumns) {
-    const MatrixRef<T> columns{b.data + (b.transposed ? j * b.stride : j), b.stride, b.transposed};
-    product_by_eigen(a, columns, c + j, c_stride, n, k, std::min(kColumns, m - j));
   }
 }
 

@@ -22,14 +22,12 @@ void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::i
 void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t c_stride,
           std::int64_t n, std::int64_t k, std::int64_t m);
 
-/// Whether b (k, m) is read in tiles: it stays in cache from one block of rows of a to the next.
-constexpr bool gemm_in_tiles(std::int64_t k, std::int64_t m) { return k * m <= 1 << 18 && m >= 16; }
-
-/// Rows of a product that one chunk of a parallel loop computes: in tiles as few as are worth a
-/// chunk, so that every thread has its share.
+/// Rows of a product that one chunk of a parallel loop computes. Where b (k, m) stays in cache from
+/// one chunk to the next: as few as are worth a chunk, so that every thread has its share.
 constexpr std::int64_t gemm_rows(std::int64_t k, std::int64_t m) {
+  constexpr std::int64_t kInCache = 1 << 18;
   constexpr std::int64_t kWorthAChunk = 200'000;  // multiply-adds
-  if (!gemm_in_tiles(k, m)) return 128;
+  if (k * m > kInCache) return 192;
   return std::max<std::int64_t>(12, kWorthAChunk / std::max<std::int64_t>(1, k * m) / 12 * 12);
 }
 

@@ -36,9 +36,6 @@ struct BroadcastPlan {
   }
 };
 
-/// The shape of a tensor known to be defined.
-inline const Shape& shape_of(const Tensor& t) { return TensorAccess::node(t)->shape; }
-
 /// y[i] = f(x[i]).
 template <class X, class Y, class F>
 void map_numbers(const X* x, Y* __restrict y, std::int64_t n, F f) {
@@ -155,13 +152,8 @@ inline Shape result_shape(const char* op, const Tensor& a, const Tensor& b) {
                                                  DType dtype) {
   const Shape& sa = shape_of(a);
   const Shape& sb = shape_of(b);
-  return make_tensor(sa == sb ? sa : broadcast(op, sa, sb), dtype);
-}
-
-/// For rules: gives input i a gradient of the broadcast shape, summed to its own.
-inline void set_summed(Vjp& r, int i, Tensor gx) {
-  const bool full = shape_of(gx) == r.x_shape(i);
-  r.set(i, full ? std::move(gx) : sum_to(gx, r.x_shape(i)));
+  if (sa == sb) return make_tensor(sa, dtype);  // from where it lies: a copy would cost as much
+  return make_tensor(broadcast(op, sa, sb), dtype);
 }
 
 /// What a product saves: each input only when the other one wants a gradient.
@@ -172,6 +164,7 @@ inline Saves saves_of_product(const Tensor& a, const Tensor& b) {
 
 inline Tensor record_with(const OpInfo& op, Saves saves, Tensor&& y,
                           std::initializer_list<TensorRef> inputs) {
+  if (!t_grad_enabled && !t_anomaly) return std::move(y);
   return record(op, saves, std::move(y), inputs.begin(), inputs.size(), nullptr);
 }
 

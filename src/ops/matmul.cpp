@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/loops.hpp"
+#include "ops/cotangent.hpp"
 #include "ops/gemm.hpp"
 #include "ops/map.hpp"
 #include "ops/tile.hpp"
@@ -121,7 +122,7 @@ template <class T>
   T* py = detail::fresh_numbers<T>(y);
   detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
   Tensor turned;  // b, when all blocks would transpose the same one
-  if (right.transposed && s.single && blocks > 1 && detail::gemm_in_tiles(s.k, s.m)) {
+  if (right.transposed && s.single && blocks > 1) {
     const std::int64_t stride = detail::padded(s.m);
     turned = detail::make_tensor({s.k, stride}, b.dtype());
     detail::transpose_tile(right.data, s.k, s.m, s.k, detail::fresh_numbers<T>(turned), stride);

@@ -7,6 +7,7 @@
 
 #include "softtape/graph/grad.hpp"
 #include "softtape/graph/op.hpp"
+#include "softtape/ops/create.hpp"
 #include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/index.hpp"
 #include "softtape/ops/matmul.hpp"
@@ -148,6 +149,43 @@ TEST_CASE("a gradient read from a leaf keeps its numbers in later passes") {
   sum(w).backward();
   CHECK_NUMBERS(given, {1.0, 1.0});
   CHECK_NUMBERS(w.grad(), {2.0, 2.0});
+}
+
+// The rule of mul works in place where it may. A pass that records itself never does.
+TEST_CASE("products in place: the same bits as apart, and nothing that is held changes") {
+  const LeakGuard guard;
+  Rng rng(3);
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const TensorOptions options{.dtype = dtype, .requires_grad = true};
+    for (const Shape& shape : {Shape{}, Shape{5}, Shape{3, 40'000}}) {
+      Tensor x = randn(rng, shape, options);
+      Tensor factor = randn(rng, shape, options);
+      Tensor number = randn(rng, {}, options);
+      const Tensor upstream = randn(rng, shape, {.dtype = dtype});
+      const std::vector<double> upstream_before = upstream.to_vector();
+      Tensor inner = x * factor;
+      inner.retain_grad();
+      std::vector<Tensor> seen;
+      Tensor middle = inner * inner * number;
+      middle.register_hook([&](const Tensor& gradient) {
+        seen.push_back(gradient);
+        return Tensor();
+      });
+      const Tensor y = middle * factor * number;
+      const std::vector<Tensor> leaves{x, factor, number};
+      const auto apart = grad(
+          {y}, leaves, {.grad_outputs = {upstream}, .retain_graph = true, .create_graph = true});
+      y.backward({.gradient = upstream, .retain_graph = true});
+      for (std::size_t i = 0; i < leaves.size(); ++i) {
+        CHECK(leaves[i].grad().to_vector() == apart[i].to_vector());
+      }
+      CHECK(upstream.to_vector() == upstream_before);
+      REQUIRE(seen.size() == 2);
+      CHECK(seen[0].to_vector() == seen[1].to_vector());
+      const Tensor expected = grad({middle}, {inner}, {.grad_outputs = {seen[1]}})[0];
+      CHECK(inner.grad().to_vector() == expected.to_vector());
+    }
+  }
 }
 
 TEST_CASE("hooks that keep gradients keep their numbers") {

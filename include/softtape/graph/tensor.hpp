@@ -55,6 +55,8 @@ class SOFTTAPE_API Tensor {
     if (node_ && --node_->handles == 0) detail::drop_last_handle(node_);
   }
 
+  friend void swap(Tensor& a, Tensor& b) noexcept { std::swap(a.node_, b.node_); }
+
   bool defined() const { return node_ != nullptr; }
   const Shape& shape() const;
   int rank() const { return shape().rank(); }

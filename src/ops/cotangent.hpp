@@ -1,0 +1,30 @@
+// How the rules of elementwise ops and products hand gradients (cotangents) on to their inputs.
+#pragma once
+
+#include "graph/pass.hpp"
+#include "softtape/ops/reduce.hpp"
+
+namespace softtape::detail {
+
+/// For rules: gives input i, which needs it, a gradient of the broadcast shape, summed to its own.
+inline void set_summed(Vjp& r, int i, Tensor gx) {
+  VjpState& pass = VjpState::of(r);
+  Node& input = *pass.edge(i).node;
+  if (shape_of(gx) != input.shape) {
+    r.set(i, sum_to(gx, input.shape));
+  } else if (pass.anomaly) {
+    r.set(i, std::move(gx));
+  } else {
+    pass.deliver(input, std::move(gx));
+  }
+}
+
+/// Whether a rule still reads gy after this.
+enum class Upstream { kept, done };
+
+/// For rules: gives input i, which needs it, gy * factor, summed to its own shape. Where nobody can
+/// see the difference, the product is added straight to what has arrived at the input, or takes the
+/// place of gy.
+void set_product(Vjp& r, int i, const Tensor& factor, Upstream gy);
+
+}  // namespace softtape::detail
