@@ -8,13 +8,13 @@ Suites (all but the last when none is named):
   format    clang-format 14 has nothing to change
   release   g++, optimised for this machine: every test program
   consumer  programs that use the library installed and as a subproject
-  asan      clang++, no -march, OpenMP's threads, warnings are errors, with the address, leak and
+  asan      clang++, no -march, threads of OpenMP, warnings are errors, with the address, leak and
             undefined-behaviour sanitizers: every test program
   fuzz      libFuzzer on the readers of files, a few seconds for each
   tsan      clang++ with the thread sanitizer: test cases with [thread] in their name
   laws      the whole main experiment, `starvation --full`: only when named, it takes minutes
 
-Logs are build/NAME.log. Exit code 0 when something passed and nothing failed.'
+All of them take 10 to 15 minutes on two cores the first time, less with ccache. Logs are build/NAME.log. Exit code 0 when something passed and nothing failed.'
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
@@ -62,16 +62,22 @@ check() {
   if "$@" >"$log" 2>&1; then passed "$name"; else failed "$name"; tail -n 60 "$log"; fi
 }
 
-# missing TOOL SUITE: true where the tool is absent. A suite that was asked for by name then fails;
-# otherwise it is left out, and said so.
+# missing TOOL SUITE: true where the tool is absent.
 missing() {
   if command -v "$1" >/dev/null; then return 1; fi
+  leave_out "$2" "$1"
+}
+
+# leave_out SUITE NEED: a suite that was asked for by name, or by continuous integration (CI is set),
+# fails; otherwise it is not run, and said so.
+leave_out() {
   left_out=true
-  if $named || [ -n "${CI-}" ]; then failed "$2: needs $1"; else say "  not run: needs $1"; fi
+  if $named || [ -n "${CI-}" ]; then failed "$1: needs $2"; else say "  not run: needs $2"; fi
 }
 
 # build_and_run NAME COMMAND...: COMMAND sets up build/NAME; builds it (or the programs that
-# `build_targets` names) and runs its test programs with what `run_arguments` holds. A build that fails counts as one failure.
+# `build_targets` names) and runs its test programs with what
+# `run_arguments` holds. A build that fails counts as one failure.
 build_and_run() {
   local name=$1
   shift
@@ -119,11 +125,15 @@ run_consumer() {
   tests/consumer/run.sh "$build" "$tally"
 }
 
+# Ten files at a time: most of what a compiler reads is headers. (The release build, which is made
+# again at each change of a file, takes four at a time.)
+unity=(-Dunity=on -Dunity_size=10)
+
 # One build is all that clang is asked: its warnings, code for any processor, and what the
 # sanitizers see. (g++ takes five times as long over the instrumented tests.)
 configure_asan() {
   CXX=clang++ configure "$build/asan" -Dopenmp=enabled -Dwerror=true -Dbuildtype=debugoptimized -Doptimization=1 \
-    -Ddefault_library=static -Dexamples=false -Db_sanitize=address,undefined -Db_lundef=false \
+    -Ddefault_library=static -Dexamples=false "${unity[@]}" -Db_sanitize=address,undefined -Db_lundef=false \
     -Dcpp_args='-gline-tables-only -fno-omit-frame-pointer -fno-sanitize-recover=all'
 }
 
@@ -140,8 +150,7 @@ run_fuzz() {
   if ! configure_asan >"$build/fuzz.log" 2>&1; then
     failed "fuzz: set-up"
   elif ! grep -q '^build fuzz:' "$build/asan/build.ninja"; then
-    left_out=true
-    say "  not run: this clang++ cannot link -fsanitize=fuzzer"
+    leave_out fuzz "a clang++ that links -fsanitize=fuzzer"
   elif ! meson compile -C "$build/asan" fuzz >"$build/fuzz.log" 2>&1; then
     failed "fuzz: build"
     grep -E -A 5 'error|FAILED' "$build/fuzz.log" | head -n 60
@@ -155,7 +164,7 @@ run_fuzz() {
 
 configure_tsan() {
   CXX=clang++ configure "$build/tsan" -Dbuildtype=debugoptimized -Doptimization=1 \
-    -Ddefault_library=static -Dexamples=false -Db_sanitize=thread -Db_lundef=false \
+    -Ddefault_library=static -Dexamples=false "${unity[@]}" -Db_sanitize=thread -Db_lundef=false \
     -Dcpp_args=-gline-tables-only
 }
 

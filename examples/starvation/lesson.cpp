@@ -37,9 +37,9 @@ constexpr Pair kPairs[] = {
     {2, 0.880797077978, 1.192029220221e-01, 1.049935854035e-01, 2.099871708070e-01},
 };
 
-class Rows {
+class LessonRows {
  public:
-  explicit Rows(Table& table) : table_(table) {}
+  explicit LessonRows(Table& table) : table_(table) {}
   void add(const std::string& quantity, double winner, double loser, double value,
            double expected) {
     table_.add({quantity, winner, loser, value, expected});
@@ -55,7 +55,7 @@ double slope_of(double score) {
   return grad(softmax(s)[0], s)[0][0].item();
 }
 
-void add_pair(const Pair& pair, Rows& rows) {
+void add_pair(const Pair& pair, LessonRows& rows) {
   const Tensor s = tensor({pair.score, 0.0}, kDouble).requires_grad_();
   const Tensor p = softmax(s);
   const Tensor g = grad(p[0], s)[0];
@@ -72,14 +72,14 @@ void add_pair(const Pair& pair, Rows& rows) {
 
 // The gain of scaling by 1/8 (dk = 64) on the score gradient, and on the query gradient, which
 // carries the factor too.
-void add_gain(double unscaled, double expected, Rows& rows) {
+void add_gain(double unscaled, double expected, LessonRows& rows) {
   const double gain = slope_of(unscaled / 8) / slope_of(unscaled);
   rows.add("gain of scaling on the score gradient", unscaled, 0, gain, expected);
   rows.add("gain of scaling on the query gradient", unscaled, 0, gain / 8, expected / 8);
 }
 
 // Exercise 1: q = (1, 0) against the keys (1, 0) and (0, 1), values the same; dk = 2.
-void add_exercise(Rows& rows) {
+void add_exercise(LessonRows& rows) {
   const Tensor q = tensor({{1.0, 0.0}}, kDouble);
   const Tensor kv = tensor({{1.0, 0.0}, {0.0, 1.0}}, kDouble);
   const Attention a = scaled_dot_product_attention(q, kv, kv);
@@ -93,7 +93,7 @@ void add_exercise(Rows& rows) {
 
 // Var(q.k) = dk by Monte Carlo. The standard error of a variance s^2 over n draws is
 // sqrt((m4 - s^4) / n), m4 the fourth central moment.
-void add_variance(std::int64_t dk, Rows& rows, std::string& words) {
+void add_variance(std::int64_t dk, LessonRows& rows, std::string& words) {
   constexpr std::int64_t kDraws = 20000;
   Rng rng(static_cast<std::uint64_t>(dk));
   const Tensor q = randn(rng, {kDraws, dk}, kDouble);
@@ -112,7 +112,7 @@ void add_variance(std::int64_t dk, Rows& rows, std::string& words) {
 }  // namespace
 
 bool run_lesson(const Options& options, Results& results, bool say) {
-  Rows rows(results.lesson);
+  LessonRows rows(results.lesson);
   for (const Pair& pair : kPairs) add_pair(pair, rows);
   add_gain(8, 586.485203, rows);
   add_gain(16, 932984.813827, rows);

@@ -136,7 +136,7 @@ std::optional<TextRun> train_text(const TextSetting& s, const CharText& text, st
   }
 }
 
-std::vector<TextSetting> settings_of(const Options& o) {
+std::vector<TextSetting> text_settings(const Options& o) {
   std::vector<TextSetting> out;
   // Rates for the retrieval task would blow this one up: they count only when text runs alone.
   const bool alone = o.only == std::set<std::string>{"text"};
@@ -219,7 +219,7 @@ CharText open_text(const std::string& path) {
 
 bool run_text(const Options& options, const CharText& text, Results& results, bool say) {
   const TokenBatch windows = text.validation(kWindows);
-  const std::vector<TextSetting> settings = settings_of(options);
+  const std::vector<TextSetting> settings = text_settings(options);
   const std::vector<std::uint64_t> seeds = options.seeds_or(options.full ? 5 : 3);
   std::vector<std::optional<TextRun>> made(settings.size() * seeds.size());
   const bool whole =

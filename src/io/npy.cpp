@@ -29,13 +29,13 @@ struct NpyType {
   std::string_view name;  // without the byte order
   Stored type;
 };
-constexpr NpyType kTypes[] = {
+constexpr NpyType kNpyTypes[] = {
     {"f4", Stored::f32}, {"f8", Stored::f64}, {"f2", Stored::f16},     {"i8", Stored::i64},
     {"i4", Stored::i32}, {"i2", Stored::i16}, {"i1", Stored::i8},      {"u4", Stored::u32},
     {"u2", Stored::u16}, {"u1", Stored::u8},  {"b1", Stored::boolean},
 };
 
-struct Header {
+struct NpyHeader {
   Stored type = Stored::f32;
   std::endian order = std::endian::little;
   bool fortran = false;
@@ -43,11 +43,11 @@ struct Header {
 };
 
 // Reads {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, keys in any order.
-class HeaderReader {
+class NpyHeaderReader {
  public:
-  HeaderReader(std::string_view text, const std::string& what) : rest_(text), what_(what) {}
+  NpyHeaderReader(std::string_view text, const std::string& what) : rest_(text), what_(what) {}
 
-  Header read() {
+  NpyHeader read() {
     std::optional<std::string_view> descr;
     std::optional<bool> fortran;
     std::optional<std::vector<std::uint64_t>> shape;
@@ -73,7 +73,7 @@ class HeaderReader {
     skip_blanks();
     if (!rest_.empty()) fail("there is text behind the dictionary");
     if (!descr || !fortran || !shape) fail("descr, fortran_order and shape must be there");
-    Header header{.fortran = *fortran, .shape = std::move(*shape)};
+    NpyHeader header{.fortran = *fortran, .shape = std::move(*shape)};
     read_type(*descr, header);
     return header;
   }
@@ -135,8 +135,8 @@ class HeaderReader {
     return value;
   }
 
-  void read_type(std::string_view descr, Header& header) const {
-    for (const auto& [name, type] : kTypes) {
+  void read_type(std::string_view descr, NpyHeader& header) const {
+    for (const auto& [name, type] : kNpyTypes) {
       if (descr.size() < 2 || descr.substr(1) != name) continue;
       const char order = descr.front();
       if (order != '<' && order != '>' && !(order == '|' && width(type) == 1)) break;
@@ -174,7 +174,7 @@ Tensor parse_npy(std::string_view bytes, const std::string& what) {
   if (bytes.size() < text_at || bytes.size() - text_at < length) {
     throw IoError(fmt::format("{}: cut in its header: {} bytes", what, bytes.size()));
   }
-  const Header header = HeaderReader(bytes.substr(text_at, length), what).read();
+  const NpyHeader header = NpyHeaderReader(bytes.substr(text_at, length), what).read();
   const std::string_view data = bytes.substr(text_at + length);
   const Shape shape = stored_shape(header.shape, header.type, data.size(), what);
   if (!header.fortran || shape.rank() < 2)

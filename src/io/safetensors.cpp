@@ -26,7 +26,7 @@ struct NamedType {
   std::string_view name;
   Stored type;
 };
-constexpr NamedType kTypes[] = {
+constexpr NamedType kSafetensorsTypes[] = {
     {"F16", Stored::f16}, {"BF16", Stored::bf16}, {"F32", Stored::f32}, {"F64", Stored::f64},
     {"I8", Stored::i8},   {"I16", Stored::i16},   {"I32", Stored::i32}, {"I64", Stored::i64},
     {"U8", Stored::u8},   {"U16", Stored::u16},   {"U32", Stored::u32}, {"BOOL", Stored::boolean},
@@ -34,11 +34,12 @@ constexpr NamedType kTypes[] = {
 
 std::string name_of(Stored type) {
   const auto is_it = [type](const NamedType& known) { return known.type == type; };
-  return std::string(std::find_if(std::begin(kTypes), std::end(kTypes), is_it)->name);
+  return std::string(
+      std::find_if(std::begin(kSafetensorsTypes), std::end(kSafetensorsTypes), is_it)->name);
 }
 
 Stored type_of(const HeaderEntry& entry, const std::string& what) {
-  for (const auto& [name, type] : kTypes) {
+  for (const auto& [name, type] : kSafetensorsTypes) {
     if (name == entry.dtype) return type;
   }
   throw IoError(fmt::format(

@@ -21,7 +21,7 @@ constexpr const char* kMetadata = "__metadata__";
 // Takes {NAME: {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...,
 // "__metadata__": {KEY: TEXT, ...}} and nothing else. The parser calls each function where it meets
 // such a thing, and goes on while they return true.
-class HeaderReader {
+class SafetensorsHeaderReader {
  public:
   using number_integer_t = Json::number_integer_t;
   using number_unsigned_t = Json::number_unsigned_t;
@@ -29,7 +29,7 @@ class HeaderReader {
   using string_t = Json::string_t;
   using binary_t = Json::binary_t;
 
-  explicit HeaderReader(const std::string& what) : what_(what) {}
+  explicit SafetensorsHeaderReader(const std::string& what) : what_(what) {}
   SafetensorsHeader take() { return std::move(header_); }
 
   bool start_object(std::size_t) {
@@ -135,7 +135,7 @@ SafetensorsHeader parse_header(std::string_view json, const std::string& what) {
   if (json.empty() || json.front() != '{' || json.find('\0') != std::string_view::npos) {
     throw IoError(fmt::format("{}: the header is not a JSON object", what));
   }
-  HeaderReader reader(what);
+  SafetensorsHeaderReader reader(what);
   Json::sax_parse(json.begin(), json.end(), &reader);
   return reader.take();
 }

@@ -41,21 +41,20 @@ std::string numbers(const GradcheckFailure& f) {
 }
 
 std::string what(const GradcheckFailure& f) {
-  using Kind = GradcheckFailure::Kind;
   switch (f.kind) {
-    case Kind::mismatch:
+    case GradcheckFailure::Kind::mismatch:
       return "wrong: " + numbers(f);
-    case Kind::not_connected:
+    case GradcheckFailure::Kind::not_connected:
       return fmt::format("no gradient arrives, but the {} depends on it: {}; is the op recorded?",
                          f.order == 1 ? "function" : "gradient", numbers(f));
-    case Kind::non_differentiable:
+    case GradcheckFailure::Kind::non_differentiable:
       return fmt::format("non-differentiable point: the slope jumps by {:.3g}; {}", f.slope_jump,
                          numbers(f));
-    case Kind::not_finite:
+    case GradcheckFailure::Kind::not_finite:
       return fmt::format("not finite on both sides: {}", numbers(f));
-    case Kind::not_deterministic:
+    case GradcheckFailure::Kind::not_deterministic:
       return "two calls with the same inputs differ: make a new Rng in the function";
-    case Kind::needless_graph:
+    case GradcheckFailure::Kind::needless_graph:
       return "the gradient has a graph without create_graph: the rule holds a tensor that has one";
     default:
       return "the rule threw: " + f.message;

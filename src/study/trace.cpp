@@ -37,7 +37,7 @@ std::optional<ValueRange> range_of(const Node& node) {
   return range;
 }
 
-std::optional<double> norm_of(const Tensor& gradient) {
+std::optional<double> gradient_norm(const Tensor& gradient) {
   if (!gradient.defined()) return {};
   // Scaled by the largest number, so that no square overflows.
   const std::vector<double> numbers = gradient.to_vector();
@@ -59,7 +59,7 @@ TraceRow row_of(const Node& node, bool values) {
   if (values) row.values = range_of(node);
   if (node.extras) {
     row.name = node.extras->name;
-    row.gradient_norm = norm_of(node.extras->grad);
+    row.gradient_norm = gradient_norm(node.extras->grad);
     row.site = node.extras->site;
   }
   return row;

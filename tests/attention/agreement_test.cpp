@@ -243,7 +243,7 @@ TEST_CASE("[thread] results are bit-identical at one thread and at two") {
       CAPTURE(fused);
       std::vector<Outcome> outcomes;
       for (const int threads : {1, 2, 2}) {
-        const Threads count(threads);
+        const ThreadCount count(threads);
         outcomes.push_back(run(p, x, fused));
       }
       for (const std::size_t other : {1u, 2u}) {

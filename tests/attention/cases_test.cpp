@@ -9,9 +9,9 @@ namespace {
 using Numbers = std::vector<double>;
 
 // Three queries, three keys: the example that many of the cases share.
-const Tensor kQ = mat({{0.3, -0.1}, {1.0, 0.4}, {-0.6, 0.9}});
-const Tensor kK = mat({{0.2, 0.8}, {-0.5, 0.1}, {0.7, -0.3}});
-const Tensor kV = mat({{1.0, 0.0}, {0.0, 1.0}, {2.0, -1.0}});
+const Tensor kCaseQ = mat({{0.3, -0.1}, {1.0, 0.4}, {-0.6, 0.9}});
+const Tensor kCaseK = mat({{0.2, 0.8}, {-0.5, 0.1}, {0.7, -0.3}});
+const Tensor kCaseV = mat({{1.0, 0.0}, {0.0, 1.0}, {2.0, -1.0}});
 
 // Both paths: outputs, and gradients of sum(w * output).
 struct Result {
@@ -78,7 +78,7 @@ TEST_CASE("ATT-013: mask polarity") {
                         0.17743510574638896};
   for (const Mask& mask :
        {Mask::keep(lower), Mask::masked_out(logical_not(lower)), Mask::causal()}) {
-    const auto results = both({kQ, kK, kV}, {.mask = mask});
+    const auto results = both({kCaseQ, kCaseK, kCaseV}, {.mask = mask});
     CHECK_NUMBERS(results[0].a.weights, weights, 1e-12, 0);
     for (const Result& r : results) CHECK_NUMBERS(r.a.output, output, 1e-12, 1e-14);
   }
@@ -95,8 +95,8 @@ TEST_CASE("ATT-017: a mask that keeps all is no mask") {
   const Numbers output{1.0952784967790588, -0.09527849677905884, 1.213588688634236,
                        -0.213588688634236, 0.796632835637573,    0.20336716436242702};
   const Mask all = Mask::keep(ones({3, 3}, {.dtype = DType::boolean}));
-  const auto with = both({kQ, kK, kV}, {.mask = all});
-  const auto without = both({kQ, kK, kV}, {});
+  const auto with = both({kCaseQ, kCaseK, kCaseV}, {.mask = all});
+  const auto without = both({kCaseQ, kCaseK, kCaseV}, {});
   for (std::size_t i = 0; i < 2; ++i) {
     CHECK_NUMBERS(with[i].a.output, output, 1e-12, 0);
     CHECK_SAME(with[i].a.output, without[i].a.output);
@@ -105,7 +105,7 @@ TEST_CASE("ATT-017: a mask that keeps all is no mask") {
 
 TEST_CASE("ATT-018: gradients from the future are exactly zero") {
   for (const Result& r :
-       both({kQ, kK, kV}, {.mask = Mask::causal()}, mat({{0, 0}, {2, 0.25}, {0, 0}}))) {
+       both({kCaseQ, kCaseK, kCaseV}, {.mask = Mask::causal()}, mat({{0, 0}, {2, 0.25}, {0, 0}}))) {
     CHECK_NUMBERS(r.g[0], (Numbers{0, 0, 0.19250189031874204, 0.19250189031874204, 0, 0}), 1e-12,
                   1e-14);
     CHECK_NUMBERS(r.g[1],
@@ -158,7 +158,7 @@ TEST_CASE("ATT-025: a large finite bias gives the gradients of the mask") {
   for (const AttentionOptions& options :
        {AttentionOptions{.bias = mat({{0, low, low}, {0, 0, low}, {0, 0, 0}})},
         AttentionOptions{.mask = Mask::causal()}}) {
-    for (const Result& r : both({kQ, kK, kV}, options, w)) {
+    for (const Result& r : both({kCaseQ, kCaseK, kCaseV}, options, w)) {
       CHECK_NUMBERS(r.g[0], gq, 1e-12, 1e-14);
       CHECK_NUMBERS(r.g[1], gk, 1e-12, 1e-14);
       CHECK_NUMBERS(r.g[2], gv, 1e-12, 1e-14);
@@ -242,17 +242,19 @@ TEST_CASE("DRP-001: dropout on a single key is 0 or 2.5, never renormalised") {
 
 TEST_CASE("DRP-004, DRP-005, DRP-007: dropout at 1, outside [0, 1], and at 0") {
   Rng rng(1);
-  const std::vector<Tensor> x = leaves({kQ, kK, kV});
+  const std::vector<Tensor> x = leaves({kCaseQ, kCaseK, kCaseV});
   const Attention none =
       scaled_dot_product_attention(x[0], x[1], x[2], {.dropout = 1, .rng = &rng});
   CHECK(all_zero(none.output));
   for (const Tensor& g : gradients(none.output, x, ones_like(none.output))) CHECK(all_zero(g));
   for (const double p : {-0.1, 1.5, kNaN}) {
-    CHECK_REFUSED(ValueError, "[scaled_dot_product_attention] dropout must lie in [0, 1]",
-                  scaled_dot_product_attention(kQ, kK, kV, {.dropout = p, .rng = &rng}));
+    CHECK_REFUSED(
+        ValueError, "[scaled_dot_product_attention] dropout must lie in [0, 1]",
+        scaled_dot_product_attention(kCaseQ, kCaseK, kCaseV, {.dropout = p, .rng = &rng}));
   }
   Rng untouched(3);
-  const Attention off = scaled_dot_product_attention(kQ, kK, kV, {.dropout = 0, .rng = &untouched});
-  CHECK_SAME(off.output, scaled_dot_product_attention(kQ, kK, kV).output);
+  const Attention off =
+      scaled_dot_product_attention(kCaseQ, kCaseK, kCaseV, {.dropout = 0, .rng = &untouched});
+  CHECK_SAME(off.output, scaled_dot_product_attention(kCaseQ, kCaseK, kCaseV).output);
   CHECK(untouched.next_uint64() == Rng(3).next_uint64());
 }

@@ -9,14 +9,14 @@
 #include "softtape/base/memory.hpp"
 #include "softtape/base/parallel.hpp"
 #include "softtape/ops/create.hpp"
+#include "support/constants.hpp"
 
 namespace softtape {
 namespace {
 
 using namespace fused_test;
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+using test_support::kInf;
+using test_support::kNaN;
 
 template <class T>
 constexpr double kBound = std::is_same_v<T, float> ? 2e-5 : 1e-13;
@@ -110,7 +110,7 @@ TEST_CASE_TEMPLATE("fused kernels: bit-identical on one and several threads", T,
 TEST_CASE_TEMPLATE("fused kernels: hidden keys and values have no effect, NaN included", T, float,
                    double) {
   const Sizes s{1, 2, 90, 150, 20, 12};
-  for (const double poison : {kNan, kInf}) {
+  for (const double poison : {kNaN, kInf}) {
     const Mask mask = Mask::key_padding({70});
     Run<T> clean(s, mask);
     Run<T> dirty = clean;
@@ -141,7 +141,7 @@ TEST_CASE("fused kernels: a NaN query or upstream reaches what it sees and nothi
   const Mask mask = Mask::causal();
   for (const bool upstream : {false, true}) {
     Run<double> run(s, mask);
-    (upstream ? run.go : run.q).at(0, 10, 2) = kNan;
+    (upstream ? run.go : run.q).at(0, 10, 2) = kNaN;
     run.run();
     for (Int i = 0; i < s.n; ++i) {
       INFO("row ", i, " upstream ", upstream);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -21,14 +20,17 @@
 #include "softtape/ops/reduce.hpp"
 #include "softtape/ops/shape.hpp"
 #include "softtape/ops/softmax.hpp"
+#include "support/constants.hpp"
+#include "support/threads.hpp"
 
 namespace attention_test {
 
 using namespace softtape;
 
-inline constexpr double kInf = std::numeric_limits<double>::infinity();
-inline const double kNaN = std::nan("");
-inline const TensorOptions kDouble{.dtype = DType::float64};
+using test_support::kDouble;
+using test_support::kInf;
+using test_support::kNaN;
+using test_support::ThreadCount;
 
 inline Tensor normals(Rng& rng, const Shape& shape, DType dtype = DType::float64) {
   return to(randn(rng, shape, kDouble), dtype);
@@ -112,12 +114,6 @@ inline AttentionOptions fused_path(AttentionOptions options = {}) {
   options.need_weights = false;
   return options;
 }
-
-struct Threads {
-  explicit Threads(int n) : before(num_threads()) { set_num_threads(n); }
-  ~Threads() { set_num_threads(before); }
-  int before;
-};
 
 }  // namespace attention_test
 

@@ -46,7 +46,7 @@ struct Three {
   }
 };
 
-double tolerance(DType dtype) { return dtype == DType::float64 ? 1e-12 : 2e-6; }
+double attention_tolerance(DType dtype) { return dtype == DType::float64 ? 1e-12 : 2e-6; }
 
 bool zero_row(const Tensor& x, std::int64_t row) { return equal(x[row], zeros_like(x[row])); }
 
@@ -61,13 +61,14 @@ TEST_CASE("ATT-009 a NaN in a hidden value row stays IEEE in its column alone") 
     const Mask keep = Mask::keep(tensor({{true, false, true}, {true, false, false}}));
     const auto [output, weights] = attend(q, k, v, keep);
     CHECK_NUMBERS(select(output, 1, 0), {kNaN, kNaN});  // 0 NaN is NaN
-    CHECK_NUMBERS(select(output, 1, 1), {1.2174432214313569, 2.0}, tolerance(dtype));
+    CHECK_NUMBERS(select(output, 1, 1), {1.2174432214313569, 2.0}, attention_tolerance(dtype));
     CHECK_NUMBERS(select(weights, 1, 1), {0.0, 0.0});
     // A NaN in a hidden key has no effect at all.
     const Tensor bad_key = numbers({{0.5, 1.0}, {kNaN, 2.0}, {0.0, 0.75}}, dtype);
     const Tensor good = numbers({{1.0, 2.0}, {3.0, -1.0}, {0.5, 0.0}}, dtype);
     CHECK_NUMBERS(attend(q, bad_key, good, keep).output,
-                  {{0.8043608053578392, 1.2174432214313569}, {1.0, 2.0}}, tolerance(dtype));
+                  {{0.8043608053578392, 1.2174432214313569}, {1.0, 2.0}},
+                  attention_tolerance(dtype));
   }
 }
 
@@ -84,12 +85,12 @@ TEST_CASE("ATT-013 the polarity of a mask is in its name") {
                     {{1.0, 0.0},
                      {0.6666261021000085, 0.3333738978999915},
                      {0.796632835637573, 0.20336716436242702}},
-                    tolerance(dtype));
+                    attention_tolerance(dtype));
       CHECK_NUMBERS(weights,
                     {{1.0, 0.0, 0.0},
                      {0.6666261021000085, 0.3333738978999915, 0.0},
                      {0.44176262414479506, 0.380802270108816, 0.17743510574638896}},
-                    tolerance(dtype));
+                    attention_tolerance(dtype));
       CHECK(equal(output[0], x.v[0]));
     }
   }
@@ -119,7 +120,7 @@ TEST_CASE("ATT-017 a mask that shows all changes nothing, to the bit") {
                   {{1.0952784967790588, -0.09527849677905884},
                    {1.213588688634236, -0.213588688634236},
                    {0.796632835637573, 0.20336716436242702}},
-                  tolerance(dtype));
+                  attention_tolerance(dtype));
     const Tensor w = numbers({{0.5, -1.0}, {2.0, 0.25}, {-0.75, 1.0}});
     const auto expected = x.gradients({}, w);
     for (const Mask& mask : {Mask::keep(all), Mask::masked_out(logical_not(all)),
@@ -136,7 +137,7 @@ TEST_CASE("ATT-018 the future has exactly no gradient") {
   for (const DType dtype : kFloats) {
     const Three x(dtype);
     const auto g = x.gradients(Mask::causal(), numbers({{0.0, 0.0}, {2.0, 0.25}, {0.0, 0.0}}));
-    const double t = tolerance(dtype);
+    const double t = attention_tolerance(dtype);
     CHECK_NUMBERS(g[0], {{0.0, 0.0}, {0.19250189031874204, 0.19250189031874204}, {0.0, 0.0}}, t);
     CHECK_NUMBERS(g[1],
                   {{0.27500270045534575, 0.1100010801821383},
@@ -176,10 +177,10 @@ TEST_CASE("ATT-021 causal masks of other than square scores name their alignment
     const Tensor k = leaf({{0.7}, {-0.1}}, dtype);
     const Tensor v = leaf({{3.0}, {5.0}}, dtype);
     const Tensor lower = attend(q, k, v, Mask::causal(Align::lower_right)).output;
-    CHECK_NUMBERS(lower, {{0.0}, {0.0}, {3.0}, {3.6904930787873615}}, tolerance(dtype));
+    CHECK_NUMBERS(lower, {{0.0}, {0.0}, {3.0}, {3.6904930787873615}}, attention_tolerance(dtype));
     const Tensor upper = attend(q, k, v, Mask::causal(Align::upper_left)).output;
     CHECK_NUMBERS(upper, {{3.0}, {3.802624679775096}, {4.119427298534386}, {3.6904930787873615}},
-                  tolerance(dtype));
+                  attention_tolerance(dtype));
     for (const Tensor& g : grad(sum(lower), {q, k, v})) CHECK(all_finite(g));
     CHECK_THROWS_SAYING(ShapeError, "softmax", "upper_left", attend(q, k, v, Mask::causal()));
     CHECK_THROWS_SAYING(ShapeError, "softmax", "lower_right", attend(q, k, v, Mask::causal()));
@@ -194,7 +195,8 @@ TEST_CASE("ATT-024 a fully masked row is zeros in weights, output and gradients"
     const Tensor v = leaf({{1.0, 2.0}, {3.0, -1.0}, {0.5, 0.0}}, dtype);
     const Mask keep = Mask::keep(tensor({{true, false, true}, {false, false, false}}));
     const auto [output, weights] = attend(q, k, v, keep);
-    CHECK_NUMBERS(output, {{0.8043608053578392, 1.2174432214313569}, {0.0, 0.0}}, tolerance(dtype));
+    CHECK_NUMBERS(output, {{0.8043608053578392, 1.2174432214313569}, {0.0, 0.0}},
+                  attention_tolerance(dtype));
     CHECK(zero_row(output, 1));
     CHECK(zero_row(weights, 1));
     const auto g = grad(sum(square(output)) + sum(square(weights)), {q, k, v});
@@ -213,7 +215,7 @@ TEST_CASE("ATT-025 a huge finite bias gives the gradients of a mask") {
     const Tensor bias = numbers({{0.0, low, low}, {0.0, 0.0, low}, {0.0, 0.0, 0.0}}, dtype);
     const Tensor w = numbers({{0.5, -1.0}, {2.0, 0.25}, {-0.75, 1.0}});
     for (const auto& g : {x.gradients({}, w, bias), x.gradients(Mask::causal(), w)}) {
-      const double t = tolerance(dtype);
+      const double t = attention_tolerance(dtype);
       CHECK_NUMBERS(g[0],
                     {{0.0, 0.0},
                      {0.19250189031874204, 0.19250189031874204},

@@ -22,7 +22,9 @@ using namespace cases;
 
 namespace {
 
-double tolerance(DType dtype, double rtol = 1e-12) { return dtype == DType::float64 ? rtol : 1e-6; }
+double loss_tolerance(DType dtype, double rtol = 1e-12) {
+  return dtype == DType::float64 ? rtol : 1e-6;
+}
 
 // Loss and gradient, in both float types, by cross_entropy and by nll_loss of log_softmax.
 void check_loss(const NestedNumbers& logits, const Tensor& target, CrossEntropyOptions options,
@@ -31,7 +33,7 @@ void check_loss(const NestedNumbers& logits, const Tensor& target, CrossEntropyO
   for (const DType dtype : kFloats) {
     CAPTURE(to_string(dtype));
     const Tensor x = numbers(logits, dtype);
-    const double t = tolerance(dtype, rtol);
+    const double t = loss_tolerance(dtype, rtol);
     const auto [y, gx] =
         evaluate([&](const Tensor& z) { return cross_entropy(z, target, options); }, x);
     CHECK_NUMBERS(y, loss, t);
@@ -82,7 +84,7 @@ TEST_CASE("CE-005 the mean is over targets that are not ignored") {
     const auto [y, gx] =
         evaluate([&](const Tensor& z) { return cross_entropy(z, target, {.ignore_index = -1}); },
                  numbers({{0.5, -0.25, 1.0}, {kNaN, kInf, -kInf}, {0.1, 0.2, 0.3}}, dtype));
-    CHECK_NUMBERS(y, 0.9200622253208643, tolerance(dtype));
+    CHECK_NUMBERS(y, 0.9200622253208643, loss_tolerance(dtype));
     CHECK_NUMBERS(gx[1], {0.0, 0.0, 0.0});
     // All ignored: loss 0, gradient 0.
     const auto none = evaluate(
@@ -118,10 +120,10 @@ TEST_CASE("CE-010 the fused loss is the composed one") {
     const auto [y, gx] =
         evaluate([](const Tensor& z) { return neg(select(select(log(softmax(z)), 0, 0), 0, 3)); },
                  numbers({{0.7, -0.2, 0.1, 1.5}}, dtype));
-    CHECK_NUMBERS(y, 0.6305318500313727, tolerance(dtype));
+    CHECK_NUMBERS(y, 0.6305318500313727, loss_tolerance(dtype));
     CHECK_NUMBERS(
         gx, {{0.23918167962594591, 0.09724401410170581, 0.13126568891923265, -0.46769138264688437}},
-        tolerance(dtype));
+        loss_tolerance(dtype));
   }
   const auto loss = [](const Tensor& z) { return cross_entropy(z, tensor({3, 0})); };
   const GradcheckReport report =
@@ -166,7 +168,7 @@ TEST_CASE("NRM-001 layer norm of a constant row is its bias") {
           grad(y, {x, gamma, beta}, {.grad_outputs = {numbers({{1.0, 0.0, 0.0, 0.0}}, dtype)}});
       CHECK_NUMBERS(
           g[0], {{237.17082451262843, -79.05694150420948, -79.05694150420948, -79.05694150420948}},
-          tolerance(dtype, 1e-10));
+          loss_tolerance(dtype, 1e-10));
       CHECK_NUMBERS(g[1], {0.0, 0.0, 0.0, 0.0});
       CHECK_NUMBERS(g[2], {1.0, 0.0, 0.0, 0.0});
     }
@@ -183,9 +185,9 @@ TEST_CASE("NRM-001 sibling: large offsets cost no digits") {
     const Tensor u = numbers({{1.0, -2.0, 0.5, 3.0}});
     const auto a = evaluate(f, near, u);
     const auto b = evaluate(f, far, u);
-    CHECK_NUMBERS(b.output, a.output, tolerance(dtype));
-    CHECK_NUMBERS(b.gradient, a.gradient, 10 * tolerance(dtype));
-    CHECK_NUMBERS(var(far, -1), var(near, -1), tolerance(dtype));
+    CHECK_NUMBERS(b.output, a.output, loss_tolerance(dtype));
+    CHECK_NUMBERS(b.gradient, a.gradient, 10 * loss_tolerance(dtype));
+    CHECK_NUMBERS(var(far, -1), var(near, -1), loss_tolerance(dtype));
   }
 }
 

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <vector>
 
 #include "softtape/base/error.hpp"
@@ -17,12 +16,12 @@
 #include "softtape/optim/clip.hpp"
 #include "softtape/optim/schedule.hpp"
 #include "softtape/optim/sgd.hpp"
+#include "support/constants.hpp"
 
 using namespace softtape;
+using test_support::kNaN;
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 Tensor parameter(double value) {
   return full({}, value, {.dtype = DType::float64, .requires_grad = true});

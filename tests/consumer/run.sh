@@ -67,12 +67,14 @@ with_cmake() {
   ./consumer
 }
 
-# A project with softtape inside; unoptimised, since only the plumbing is in question.
+# with_subproject MESON_ARGS...: a project with softtape inside; unoptimised, since only the plumbing
+# is in question.
 with_subproject() {
   mkdir -p project/subprojects
   cp "$here/meson.build" "$here/main.cpp" project
   ln -sfn "$root" project/subprojects/softtape
-  meson setup built project --wrap-mode=nofallback --force-fallback-for=softtape -Dbuildtype=plain
+  meson setup built project --wrap-mode=nofallback --force-fallback-for=softtape -Dbuildtype=plain \
+    -Dunity=subprojects -Dunity_size=10 "$@"
   meson compile -C built
   ./built/consumer
 }
@@ -97,5 +99,6 @@ if [ $installed -eq 0 ]; then
   way cmake-shared with_cmake "$work/shared"
   way cmake-static with_cmake "$work/static" -Dsofttape_USE_STATIC_LIBS=ON
 fi
-way subproject with_subproject
+way subproject-shared with_subproject -Ddefault_library=shared
+way subproject-static with_subproject -Ddefault_library=static
 way subproject-native-refused with_native_subproject

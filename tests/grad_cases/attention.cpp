@@ -19,16 +19,16 @@ namespace {
 
 // Whether query i of sequence b sees key j.
 using Sees = std::function<bool(std::int64_t b, std::int64_t i, std::int64_t j)>;
-bool everything(std::int64_t, std::int64_t, std::int64_t) { return true; }
+bool every_key(std::int64_t, std::int64_t, std::int64_t) { return true; }
 
-// Matrices on the last two axes, the leading ones broadcast to those of the result.
-struct Matrices {
+// BroadcastMatrices on the last two axes, the leading ones broadcast to those of the result.
+struct BroadcastMatrices {
   const Array& array;
   Shape lead;  // of the result
   Shape own;   // of this array
   std::int64_t rows, columns;
 
-  Matrices(const Array& from, const Shape& lead_of_result)
+  BroadcastMatrices(const Array& from, const Shape& lead_of_result)
       : array(from), lead(lead_of_result), rows(from.shape.dim(-2)), columns(from.shape.dim(-1)) {
     own = from.shape.without(from.shape.rank() - 1).without(from.shape.rank() - 2);
   }
@@ -51,7 +51,7 @@ Reference attended(Score score, Sees sees, Weights kind = Weights::softmax) {
     };
     Shape lead = broadcast("reference", lead_of(x[0].shape), lead_of(x[1].shape));
     lead = broadcast("reference", lead, lead_of(x[2].shape));
-    const Matrices v(x[2], lead);
+    const BroadcastMatrices v(x[2], lead);
     const std::int64_t n = x[0].shape.dim(-2);
     Array y(lead.inserted(lead.rank(), n).inserted(lead.rank() + 1, v.columns));
     for (std::int64_t b = 0; b < lead.numel(); ++b) {
@@ -84,7 +84,7 @@ struct DotSettings {
 
 Score dot_score(DotSettings set) {
   return [=](const Arrays& x, const Shape& lead, std::int64_t b, std::int64_t i, std::int64_t j) {
-    const Matrices q(x[0], lead), k(x[1], lead);
+    const BroadcastMatrices q(x[0], lead), k(x[1], lead);
     const std::int64_t dk = q.columns;
     long double qk = 0, qq = 0, kk = 0;
     for (std::int64_t d = 0; d < dk; ++d) {
@@ -138,7 +138,7 @@ struct Dot {
   std::vector<Shape> shapes;
   AttentionOptions options = {};
   DotSettings settings = {};
-  Sees sees = everything;
+  Sees sees = every_key;
   bool large = false;
 };
 
@@ -248,7 +248,7 @@ void add_other_forms(Family& rows) {
   const Sees causal = [](std::int64_t, std::int64_t i, std::int64_t j) { return j <= i; };
   const Score additive = [](const Arrays& x, const Shape& lead, std::int64_t b, std::int64_t i,
                             std::int64_t j) {
-    const Matrices q(x[0], lead), k(x[1], lead);
+    const BroadcastMatrices q(x[0], lead), k(x[1], lead);
     long double s = 0;
     for (std::int64_t h = 0; h < x[5].shape[0]; ++h) {
       long double t = 0;
@@ -269,12 +269,12 @@ void add_other_forms(Family& rows) {
                                            {.mask = masked ? Mask::causal() : Mask()})
                                     .output;
                               },
-                          .reference = attended(additive, masked ? causal : everything)});
+                          .reference = attended(additive, masked ? causal : every_key)});
   }
 
   const Score features = [](const Arrays& x, const Shape& lead, std::int64_t b, std::int64_t i,
                             std::int64_t j) {
-    const Matrices q(x[0], lead), k(x[1], lead);
+    const BroadcastMatrices q(x[0], lead), k(x[1], lead);
     const auto phi = [](long double t) { return t > 0 ? t + 1 : std::exp(t); };
     long double s = 0;
     for (std::int64_t d = 0; d < q.columns; ++d) s += phi(q(b, i, d)) * phi(k(b, j, d));
@@ -300,7 +300,7 @@ void add_other_forms(Family& rows) {
              [=](std::span<const Tensor> x) {
                return linear_attention(x[0], x[1], x[2], {.causal = l.causal}).output;
              },
-         .reference = attended(features, l.causal ? causal : everything, Weights::share),
+         .reference = attended(features, l.causal ? causal : every_key, Weights::share),
          .float32_rtol = 1e-4,
          .large = l.large});
   }
@@ -323,7 +323,7 @@ void add_other_forms(Family& rows) {
   }
 }
 
-void add_errors(Family& rows) {
+void add_attention_errors(Family& rows) {
   const Tensor q = reshape(vec({1, 2, 3, 4}), {2, 2});
   const Tensor k = reshape(vec({1, 2, 3, 4, 5, 6}), {3, 2});
   const auto refuse = [&](const char* op, const char* name, ErrorType type, const char* message,
@@ -380,7 +380,7 @@ Family attention_rows() {
          Arrays units = x;
          units[2] = Array({3, 3});
          for (std::int64_t j = 0; j < 3; ++j) units[2][j * 4] = 1;
-         const Array p = attended(dot_score({}), everything)(units);
+         const Array p = attended(dot_score({}), every_key)(units);
          Rng rng(3);
          Array y({2, 2});
          for (std::int64_t at = 0; at < 6; ++at) {
@@ -392,7 +392,7 @@ Family attention_rows() {
          return y;
        }});
   add_other_forms(rows);
-  add_errors(rows);
+  add_attention_errors(rows);
   return rows;
 }
 

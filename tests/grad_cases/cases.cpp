@@ -10,8 +10,6 @@ namespace grad_cases {
 
 namespace {
 
-const softtape::TensorOptions kDouble{.dtype = softtape::DType::float64};
-
 template <class T>
 void append(std::vector<T>& to, std::vector<T> from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));

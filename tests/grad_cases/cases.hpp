@@ -13,12 +13,15 @@
 #include "softtape/base/random.hpp"
 #include "softtape/graph/tensor.hpp"
 #include "softtape/study/function.hpp"
+#include "support/constants.hpp"
 
 namespace grad_cases {
 
 using softtape::Rng;
 using softtape::Shape;
 using softtape::Tensor;
+using test_support::kDouble;
+using test_support::kInf;
 
 /// Numbers as the references see them: plain, in extended precision, without any op of the library.
 struct Array {

@@ -1,7 +1,6 @@
 // Rows of elementwise ops of two inputs, of where, and of comparisons' refusals.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "grad_cases/cases.hpp"
 #include "softtape/ops/create.hpp"
@@ -11,8 +10,6 @@ using namespace softtape;
 
 namespace grad_cases {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 Tensor chain_mul_of(Operand a, Operand b) { return chain_mul(a.tensor(), b.tensor()); }
 

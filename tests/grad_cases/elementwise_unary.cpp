@@ -1,7 +1,6 @@
 // Rows of elementwise ops of one input.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numbers>
 
 #include "grad_cases/cases.hpp"
@@ -12,8 +11,6 @@ using namespace softtape;
 
 namespace grad_cases {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Unary {
   const char* op;

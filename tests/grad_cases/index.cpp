@@ -1,8 +1,6 @@
 // Rows of ops that read and write where an index says, and of masked_fill.
 #include "softtape/ops/index.hpp"
 
-#include <limits>
-
 #include "grad_cases/cases.hpp"
 #include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/shape.hpp"
@@ -11,8 +9,6 @@ using namespace softtape;
 
 namespace grad_cases {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // y[i] = x[i with index[i] in place of the axis].
 Reference gathered(std::size_t axis) {

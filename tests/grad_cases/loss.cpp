@@ -2,7 +2,6 @@
 #include "softtape/ops/loss.hpp"
 
 #include <cmath>
-#include <limits>
 
 #include "grad_cases/cases.hpp"
 #include "softtape/ops/elementwise.hpp"
@@ -12,8 +11,6 @@ using namespace softtape;
 
 namespace grad_cases {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Reduced {
   Reduction reduction;
@@ -167,7 +164,7 @@ void add_element_losses(Family& rows) {
   }
 }
 
-void add_errors(Family& rows) {
+void add_loss_errors(Family& rows) {
   const auto refuse = [&](const char* op, const char* name, ErrorType type, const char* message,
                           std::function<void()> call) {
     rows.errors.push_back({op, name, type, message, std::move(call)});
@@ -227,7 +224,7 @@ Family loss_rows() {
   Family rows;
   add_class_losses(rows);
   add_element_losses(rows);
-  add_errors(rows);
+  add_loss_errors(rows);
   return rows;
 }
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "grad_cases/cases.hpp"
@@ -13,8 +12,6 @@ using namespace softtape;
 
 namespace grad_cases {
 namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 using Group = std::vector<long double>;
 

@@ -268,7 +268,7 @@ void add_joins(Family& rows) {
       stacked(1));
 }
 
-void add_errors(Family& rows) {
+void add_shape_errors(Family& rows) {
   const auto refuse = [&](const char* op, const char* name, ErrorType type, const char* message,
                           std::function<void()> call) {
     rows.errors.push_back({op, name, type, message, std::move(call)});
@@ -355,7 +355,7 @@ Family shape_rows() {
   add_orders(rows);
   add_parts(rows);
   add_joins(rows);
-  add_errors(rows);
+  add_shape_errors(rows);
   return rows;
 }
 

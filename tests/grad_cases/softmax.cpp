@@ -2,7 +2,6 @@
 #include "softtape/ops/softmax.hpp"
 
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "grad_cases/cases.hpp"
@@ -16,11 +15,9 @@ using namespace softtape;
 namespace grad_cases {
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 // Whether entry i of scores (..., n, m) is visible.
 using Visible = std::function<bool(const Index&)>;
-bool everything(const Index&) { return true; }
+bool every_entry(const Index&) { return true; }
 
 // exp(x_i) / sum exp(x_j), or its logarithm, over the visible entries along an axis.
 Reference softmax_of(std::size_t axis, bool logarithm, Visible visible) {
@@ -47,7 +44,7 @@ struct Row {
   Shape shape;
   int axis = -1;
   Mask mask = {};
-  Visible visible = everything;
+  Visible visible = every_entry;
   bool large = false;
 };
 
@@ -60,7 +57,7 @@ std::vector<Row> variants() {
       {"long rows", {2, 21}},
       {"first axis", {3, 4}, 0},
       {"middle axis", {2, 3, 2}, 1},
-      {"large", {190, 180}, -1, {}, everything, true},
+      {"large", {190, 180}, -1, {}, every_entry, true},
       {"causal", {2, 3, 3}, -1, Mask::causal(), [](const Index& i) { return i[2] <= i[1]; }},
       {"causal, more keys",
        {2, 4},

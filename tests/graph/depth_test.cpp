@@ -40,9 +40,9 @@ Tensor chain(const Tensor& x, int length) {
 }
 
 // x + x, counting how often its rule runs.
-int rule_calls = 0;
+int twice_rule_calls = 0;
 const OpInfo kTwice{"twice", [](Vjp& r) {
-                      ++rule_calls;
+                      ++twice_rule_calls;
                       r.set(0, r.gy());
                       r.set(1, r.gy());
                     }};
@@ -149,14 +149,14 @@ TEST_CASE("sixty doublings call sixty rules") {
   for (int i = 0; i < 60; ++i) y = twice(y);
   const double factor = 0x1p60;
   CHECK_NUMBERS(y, {factor, -3 * factor});
-  rule_calls = 0;
+  twice_rule_calls = 0;
   const Tensor root = sum(y);
   CHECK_NUMBERS(grad(root, x, {.retain_graph = true})[0], {factor, factor});
-  CHECK(rule_calls == 60);
-  rule_calls = 0;
+  CHECK(twice_rule_calls == 60);
+  twice_rule_calls = 0;
   root.backward();
   CHECK_NUMBERS(x.grad(), {factor, factor});
-  CHECK(rule_calls == 60);
+  CHECK(twice_rule_calls == 60);
 }
 
 TEST_CASE("sixty doublings of library ops, to second order") {

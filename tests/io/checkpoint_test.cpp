@@ -19,9 +19,9 @@
 using namespace softtape;
 using io_test::bytes_of;
 using io_test::cloned;
-using io_test::Folder;
 using io_test::put;
 using io_test::same_state;
+using test_support::Folder;
 
 namespace {
 

@@ -14,7 +14,7 @@
 
 using namespace softtape;
 using io_test::bytes_of;
-using io_test::Folder;
+using test_support::Folder;
 namespace fs = std::filesystem;
 
 namespace {

@@ -53,7 +53,7 @@ class Counter final : public Stateful {
 }  // namespace
 
 TEST_CASE("checkpoint: kill -9 in the middle of saving, 50 times") {
-  const io_test::Folder folder;
+  const test_support::Folder folder;
   const std::string path = folder / "last.st";
   Rng rng(20);
   Counter counter;

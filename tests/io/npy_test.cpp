@@ -9,14 +9,14 @@
 
 using namespace softtape;
 using io_test::bytes_of;
-using io_test::Folder;
 using io_test::put;
 using io_test::raw;
+using test_support::Folder;
 
 namespace {
 
 // A file of version 1 with this dictionary and these bytes behind it.
-std::string file(const std::string& dictionary, const std::string& data = "") {
+std::string npy_file(const std::string& dictionary, const std::string& data = "") {
   std::string bytes("\x93NUMPY\x01\x00", 8);
   bytes += static_cast<char>(dictionary.size() & 0xff);
   bytes += static_cast<char>(dictionary.size() >> 8);
@@ -103,7 +103,7 @@ TEST_CASE("npy: the header may be laid out otherwise, but not say anything else"
                            "{\"shape\": ( 2 , ),\"descr\": \"<f4\", "
                            "\"fortran_order\" : True , }  \n",
                            "{'descr': '<f4', 'fortran_order': True, 'shape': (1, 2,), }"}) {
-    put(path, file(good, two));
+    put(path, npy_file(good, two));
     CHECK(load_npy(path).numel() == 2);
   }
   for (const char* bad : {"",
@@ -131,7 +131,7 @@ TEST_CASE("npy: the header may be laid out otherwise, but not say anything else"
                           "{'descr': 'f4', 'fortran_order': False, 'shape': (2,)}",
                           "{'descr': '', 'fortran_order': False, 'shape': (2,)}"}) {
     CAPTURE(bad);
-    put(path, file(bad, two));
+    put(path, npy_file(bad, two));
     CHECK_THROWS_SAYING(IoError, "load_npy", "x.npy", load_npy(path));
   }
 }
@@ -141,8 +141,8 @@ TEST_CASE("npy: sizes that do not fit the file are refused before anything is al
   const std::string path = folder / "x.npy";
   const auto refuse = [&](const std::string& shape, std::size_t bytes) {
     CAPTURE(shape);
-    put(path, file("{'descr': '<f8', 'fortran_order': False, 'shape': " + shape + "}",
-                   std::string(bytes, '\0')));
+    put(path, npy_file("{'descr': '<f8', 'fortran_order': False, 'shape': " + shape + "}",
+                       std::string(bytes, '\0')));
     CHECK_THROWS_SAYING(IoError, "load_npy", "sizes must fit", load_npy(path));
   };
   refuse("(2,)", 15);
@@ -155,7 +155,7 @@ TEST_CASE("npy: sizes that do not fit the file are refused before anything is al
   refuse("(2305843009213693953,)", 8);    // 8 times this is 8 in 64 bits
   refuse("(9223372036854775808,)", 0);    // -2^63 in 63 bits
   refuse("(18446744073709551615, 2)", 8);
-  put(path, file("{'descr': '<f8', 'fortran_order': False, 'shape': (18446744073709551616,)}"));
+  put(path, npy_file("{'descr': '<f8', 'fortran_order': False, 'shape': (18446744073709551616,)}"));
   CHECK_THROWS_SAYING(IoError, "load_npy", "expected a size", load_npy(path));
 }
 

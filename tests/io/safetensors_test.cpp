@@ -12,14 +12,14 @@
 
 using namespace softtape;
 using io_test::bytes_of;
-using io_test::Folder;
 using io_test::put;
 using io_test::raw;
+using test_support::Folder;
 
 namespace {
 
 // A file with this header and this many zero bytes behind it.
-std::string file(const std::string& header, std::size_t bytes = 0) {
+std::string safetensors_file(const std::string& header, std::size_t bytes = 0) {
   std::string out;
   for (int i = 0; i < 8; ++i) out += static_cast<char>(header.size() >> (8 * i) & 0xff);
   return out + header + std::string(bytes, '\0');
@@ -127,43 +127,48 @@ TEST_CASE("safetensors: malformed headers are refused and say why") {
   // The length.
   refuse("0 bytes do not hold", "");
   refuse("7 bytes do not hold", std::string(7, '\0'));
-  refuse("a header of 100", file("{}").replace(0, 1, "d"));
+  refuse("a header of 100", safetensors_file("{}").replace(0, 1, "d"));
   refuse("at most 100000000", std::string(100, '\xff'));
   // The text.
-  refuse("not a JSON object", file(""));
-  refuse("not a JSON object", file("[1]"));
-  refuse("not a JSON object", file(" {}"));
-  refuse("not a JSON object", file(std::string("{}\0", 3)));
-  refuse("not JSON", file("{"));
-  refuse("not JSON", file("{} x"));
-  refuse("not JSON", file("{" + a + ",}", 8));
-  refuse("not JSON", file("{\"\xff\":{}}"));
-  refuse("not JSON", file("{\"a\":NaN}"));
+  refuse("not a JSON object", safetensors_file(""));
+  refuse("not a JSON object", safetensors_file("[1]"));
+  refuse("not a JSON object", safetensors_file(" {}"));
+  refuse("not a JSON object", safetensors_file(std::string("{}\0", 3)));
+  refuse("not JSON", safetensors_file("{"));
+  refuse("not JSON", safetensors_file("{} x"));
+  refuse("not JSON", safetensors_file("{" + a + ",}", 8));
+  refuse("not JSON", safetensors_file("{\"\xff\":{}}"));
+  refuse("not JSON", safetensors_file("{\"a\":NaN}"));
   // The structure.
-  refuse("a list in the wrong place", file("{\"a\":" + std::string(100'000, '[')));
-  refuse("an object in the wrong place", file("{\"a\":{\"dtype\":{}}}"));
-  refuse("a number in the wrong place", file("{\"a\":1}"));
-  refuse("text in the wrong place", file("{\"a\":\"b\"}"));
-  refuse("null in the wrong place", file("{\"a\":null}"));
-  refuse("a boolean in the wrong place", file("{\"a\":{\"dtype\":true}}"));
-  refuse("a number in the wrong place", file("{\"__metadata__\":{\"k\":1}}"));
-  refuse("an object in the wrong place", file("{\"__metadata__\":{\"k\":{}}}"));
-  refuse("needs dtype, shape and data_offsets", file(R"({"a":{"dtype":"F32","shape":[2]}})", 8));
-  refuse("unknown field \"more\"", file(R"({"a":{"more":1}})"));
-  refuse("two data_offsets", file("{" + entry("a", "F32", "2", "0") + "}", 8));
-  refuse("a number in the wrong place", file("{" + entry("a", "F32", "2", "0,8,8") + "}", 8));
-  refuse("a negative number", file("{" + entry("a", "F32", "-2", "0,8") + "}", 8));
-  refuse("a fraction", file("{" + entry("a", "F32", "2.0", "0,8") + "}", 8));
-  refuse("a fraction", file("{" + entry("a", "F32", "18446744073709551616", "0,8") + "}", 8));
+  refuse("a list in the wrong place", safetensors_file("{\"a\":" + std::string(100'000, '[')));
+  refuse("an object in the wrong place", safetensors_file("{\"a\":{\"dtype\":{}}}"));
+  refuse("a number in the wrong place", safetensors_file("{\"a\":1}"));
+  refuse("text in the wrong place", safetensors_file("{\"a\":\"b\"}"));
+  refuse("null in the wrong place", safetensors_file("{\"a\":null}"));
+  refuse("a boolean in the wrong place", safetensors_file("{\"a\":{\"dtype\":true}}"));
+  refuse("a number in the wrong place", safetensors_file("{\"__metadata__\":{\"k\":1}}"));
+  refuse("an object in the wrong place", safetensors_file("{\"__metadata__\":{\"k\":{}}}"));
+  refuse("needs dtype, shape and data_offsets",
+         safetensors_file(R"({"a":{"dtype":"F32","shape":[2]}})", 8));
+  refuse("unknown field \"more\"", safetensors_file(R"({"a":{"more":1}})"));
+  refuse("two data_offsets", safetensors_file("{" + entry("a", "F32", "2", "0") + "}", 8));
+  refuse("a number in the wrong place",
+         safetensors_file("{" + entry("a", "F32", "2", "0,8,8") + "}", 8));
+  refuse("a negative number", safetensors_file("{" + entry("a", "F32", "-2", "0,8") + "}", 8));
+  refuse("a fraction", safetensors_file("{" + entry("a", "F32", "2.0", "0,8") + "}", 8));
+  refuse("a fraction",
+         safetensors_file("{" + entry("a", "F32", "18446744073709551616", "0,8") + "}", 8));
   // Doubled names, at every level.
-  refuse("\"a\" is doubled", file("{" + a + "," + entry("a", "F32", "2", "8,16") + "}", 16));
-  refuse("\"k\" is doubled", file(R"({"__metadata__":{"k":"1","k":"2"}})"));
-  refuse("\"__metadata__\" is doubled", file(R"({"__metadata__":{},"__metadata__":{}})"));
-  refuse("\"dtype\" is doubled", file(R"({"a":{"dtype":"F32","dtype":"F32"}})"));
+  refuse("\"a\" is doubled",
+         safetensors_file("{" + a + "," + entry("a", "F32", "2", "8,16") + "}", 16));
+  refuse("\"k\" is doubled", safetensors_file(R"({"__metadata__":{"k":"1","k":"2"}})"));
+  refuse("\"__metadata__\" is doubled",
+         safetensors_file(R"({"__metadata__":{},"__metadata__":{}})"));
+  refuse("\"dtype\" is doubled", safetensors_file(R"({"a":{"dtype":"F32","dtype":"F32"}})"));
   // Element types.
-  refuse("\"a\" is U64", file("{" + entry("a", "U64", "1", "0,8") + "}", 8));
-  refuse("\"a\" is F8_E4M3", file("{" + entry("a", "F8_E4M3", "8", "0,8") + "}", 8));
-  refuse("\"a\" is f32", file("{" + entry("a", "f32", "2", "0,8") + "}", 8));
+  refuse("\"a\" is U64", safetensors_file("{" + entry("a", "U64", "1", "0,8") + "}", 8));
+  refuse("\"a\" is F8_E4M3", safetensors_file("{" + entry("a", "F8_E4M3", "8", "0,8") + "}", 8));
+  refuse("\"a\" is f32", safetensors_file("{" + entry("a", "f32", "2", "0,8") + "}", 8));
 }
 
 TEST_CASE("safetensors: bytes must belong to one tensor each") {
@@ -171,7 +176,7 @@ TEST_CASE("safetensors: bytes must belong to one tensor each") {
   const std::string path = folder / "x.st";
   const auto refuse = [&](const std::string& words, const std::string& entries, std::size_t bytes) {
     CAPTURE(entries);
-    put(path, file("{" + entries + "}", bytes));
+    put(path, safetensors_file("{" + entries + "}", bytes));
     CHECK_THROWS_SAYING(IoError, "load_safetensors", words, load_safetensors(path));
   };
   const auto f32 = [](const std::string& name, const std::string& shape,
@@ -191,9 +196,9 @@ TEST_CASE("safetensors: bytes must belong to one tensor each") {
   refuse("sizes must fit", f32("a", "18446744073709551615", "0,0"), 0);
   refuse("sizes must fit", f32("a", "1000000000000", "0,8"), 8);
   refuse("at most 6 axes: got 7", f32("a", "1,1,1,1,1,1,2", "0,8"), 8);
-  put(path, file("{" + f32("b", "1", "4,8") + "," + f32("e", "0", "4,4") + "," +
-                     f32("a", "", "0,4") + "}  ",
-                 8));
+  put(path, safetensors_file("{" + f32("b", "1", "4,8") + "," + f32("e", "0", "4,4") + "," +
+                                 f32("a", "", "0,4") + "}  ",
+                             8));
   const State state = load_safetensors(path).tensors;
   REQUIRE(state.size() == 3);
   CHECK(state[0].first == "b");
@@ -234,7 +239,7 @@ TEST_CASE("safetensors: a missing file, a folder, a random one") {
   for (int i = 0; i < 50; ++i) {
     std::string noise;
     for (int k = 0; k < 300; ++k) noise += static_cast<char>(rng.integers(0, 256));
-    put(folder / "x", i % 2 ? noise : file("{" + noise + "}", 8));
+    put(folder / "x", i % 2 ? noise : safetensors_file("{" + noise + "}", 8));
     CHECK_THROWS_SAYING(IoError, "load_safetensors", "/x'", load_safetensors(folder / "x"));
   }
 }

@@ -1,11 +1,8 @@
-// What the tests of files share: a folder that vanishes, and bytes to and from it.
+// What the tests of files share: bytes to and from a file, and states of a model.
 #pragma once
 
 #include <doctest/doctest.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -14,38 +11,9 @@
 #include "softtape/graph/tensor.hpp"
 #include "softtape/nn/state.hpp"
 #include "support/compare.hpp"
+#include "support/folder.hpp"
 
 namespace io_test {
-
-/// A new folder, gone with all in it at the end of the scope.
-class Folder {
- public:
-  Folder() {
-    // In memory where there is such a place: thousands of small files are written here.
-    const bool in_memory = ::access("/dev/shm", W_OK) == 0;
-    const std::filesystem::path parent =
-        in_memory ? "/dev/shm" : std::filesystem::temp_directory_path();
-    std::string name = (parent / "softtape-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-  const std::string& path() const { return path_; }
-  std::ptrdiff_t entries() const {
-    return std::distance(std::filesystem::directory_iterator(path_),
-                         std::filesystem::directory_iterator());
-  }
-
- private:
-  std::string path_;
-};
 
 /// Plain writing and reading, not the library's own.
 inline void put(const std::string& path, std::string_view bytes) {

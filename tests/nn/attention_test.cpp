@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "softtape/graph/grad.hpp"
 #include "softtape/nn/multi_head_attention.hpp"
@@ -20,10 +19,9 @@
 #include "support/threads.hpp"
 
 using namespace softtape;
+using test_support::kNaN;
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 // Everything in float64 here: paths are compared with each other.
 struct Doubles {
@@ -199,7 +197,7 @@ TEST_CASE("MultiHeadAttention: invalid head counts and options") {
   CHECK_THROWS_SAYING(ValueError, "MultiHeadAttention", "dk",
                       MultiHeadAttention(4, 2, {.dk = -1}, rng));
   CHECK_THROWS_SAYING(ValueError, "MultiHeadAttention", "probability",
-                      MultiHeadAttention(4, 2, {.dropout = kNan}, rng));
+                      MultiHeadAttention(4, 2, {.dropout = kNaN}, rng));
   CHECK_THROWS_SAYING(ShapeError, "MultiHeadAttention", "dk must be even, got 3",
                       MultiHeadAttention(6, 2, {.positions = RelativePositions::rope}, rng));
   CHECK_THROWS_SAYING(ValueError, "SelfAttention", "soft_cap",

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
@@ -13,11 +12,11 @@
 #include "support/leak_guard.hpp"
 
 using namespace softtape;
+using test_support::kInf;
+using test_support::kNaN;
 
 namespace {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 using Ids = std::vector<std::int64_t>;
 
 // A model that always predicts the same row, after rows of nonsense.
@@ -95,11 +94,11 @@ TEST_CASE("generate: what is refused") {
   CHECK_THROWS_SAYING(ValueError, "generate", "negative",
                       generate(model, {0}, {.tokens = -1}, rng));
   CHECK_THROWS_SAYING(ValueError, "generate", "negative", generate(model, {0}, {.top_k = -1}, rng));
-  for (const double temperature : {-1.0, kNan, kInf}) {
+  for (const double temperature : {-1.0, kNaN, kInf}) {
     CHECK_THROWS_SAYING(ValueError, "generate", "temperature",
                         generate(model, {0}, {.temperature = temperature}, rng));
   }
-  for (const auto& row : {std::vector<double>{0, kNan}, {kNan, 0}, {kInf, 0}, {-kInf, -kInf}}) {
+  for (const auto& row : {std::vector<double>{0, kNaN}, {kNaN, 0}, {kInf, 0}, {-kInf, -kInf}}) {
     CHECK_THROWS_SAYING(ValueError, "generate", "diverged", generate(constant(row), {0}, {}, rng));
   }
   CHECK_THROWS_SAYING(ShapeError, "generate", "(..., n, vocab)",

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -17,16 +16,17 @@
 #include "support/compare.hpp"
 
 using namespace softtape;
+using test_support::kNaN;
 
 namespace {
 
-const TensorOptions kDouble{.dtype = DType::float64, .requires_grad = true};
+const TensorOptions kDoubleLeaf{.dtype = DType::float64, .requires_grad = true};
 
 // What f makes of a weight, over what a generator of the same seed draws.
 double ratio(const std::function<void(Tensor&, Rng&)>& f, const Shape& shape,
              const std::function<double(Rng&)>& draw) {
   Rng rng(7), same(7);
-  Tensor x = zeros(shape, kDouble);
+  Tensor x = zeros(shape, kDoubleLeaf);
   f(x, rng);
   const auto numbers = x.to_vector();
   const double first = numbers[0] / draw(same);
@@ -78,7 +78,7 @@ TEST_CASE("init: works on leaves in place, outside NoGrad too") {
   CHECK(x.version() == version + 1);
   CHECK(x.requires_grad());
   CHECK(grad_enabled());
-  Tensor none = zeros({0, 3}, kDouble);
+  Tensor none = zeros({0, 3}, kDoubleLeaf);
   CHECK(init::xavier_uniform_(none, rng).numel() == 0);
   CHECK(init::orthogonal_(none, rng).numel() == 0);
 }
@@ -86,7 +86,7 @@ TEST_CASE("init: works on leaves in place, outside NoGrad too") {
 TEST_CASE("init: orthogonal rows or columns, whichever are fewer") {
   Rng rng(3);
   for (const Shape& shape : {Shape{4, 4}, Shape{5, 3}, Shape{3, 5}, Shape{2, 2, 3}, Shape{1, 1}}) {
-    Tensor x = zeros(shape, kDouble);
+    Tensor x = zeros(shape, kDoubleLeaf);
     init::orthogonal_(x, rng, {.gain = 2});
     const Tensor m = reshape(x.detach(), {shape[0], -1});
     const bool tall = m.dim(0) > m.dim(1);
@@ -98,7 +98,7 @@ TEST_CASE("init: orthogonal rows or columns, whichever are fewer") {
 TEST_CASE("init: orthogonal agrees with NumPy") {
   // a = default_rng(11).standard_normal((3, 2)); q, r = numpy.linalg.qr(a); q * sign(diag(r))
   Rng rng(11);
-  Tensor x = zeros({3, 2}, kDouble);
+  Tensor x = zeros({3, 2}, kDoubleLeaf);
   init::orthogonal_(x, rng);
   CHECK_NUMBERS(x,
                 {{0.02711750923802425, 0.9073525015765225},
@@ -108,7 +108,6 @@ TEST_CASE("init: orthogonal agrees with NumPy") {
 }
 
 TEST_CASE("init: refused before anything is drawn") {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   Rng rng(1);
   const RngState before = rng.state();
   Tensor x = zeros({2, 2});
@@ -118,10 +117,10 @@ TEST_CASE("init: refused before anything is drawn") {
   CHECK_THROWS_AS(init::normal_(x, rng, {.std = -1}), ValueError);
   CHECK_THROWS_AS(init::uniform_(x, rng, {.low = 1, .high = 0}), ValueError);
   CHECK_THROWS_SAYING(ValueError, "xavier_uniform_", "gain",
-                      init::xavier_uniform_(x, rng, {.gain = kNan}));
+                      init::xavier_uniform_(x, rng, {.gain = kNaN}));
   CHECK_THROWS_SAYING(ValueError, "kaiming_normal_", "gain",
                       init::kaiming_normal_(x, rng, {.gain = -1}));
-  CHECK_THROWS_SAYING(ValueError, "orthogonal_", "gain", init::orthogonal_(x, rng, {.gain = kNan}));
+  CHECK_THROWS_SAYING(ValueError, "orthogonal_", "gain", init::orthogonal_(x, rng, {.gain = kNaN}));
   CHECK_THROWS_SAYING(ValueError, "linear_", "fan_in must be positive", init::linear_(x, rng, 0));
   CHECK_THROWS_AS(init::xavier_normal_(vector, rng), ShapeError);
   CHECK_THROWS_AS(init::orthogonal_(vector, rng), ShapeError);

@@ -2,7 +2,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "softtape/graph/grad.hpp"
 #include "softtape/nn/dropout.hpp"
@@ -18,12 +17,11 @@
 #include "support/leak_guard.hpp"
 
 using namespace softtape;
+using test_support::kNaN;
 using test_support::leaf;
 using test_support::numbers;
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 void set(Tensor& parameter, const NestedNumbers& values) {
   const NoGrad guard;
@@ -112,7 +110,7 @@ TEST_CASE("LayerNorm: one feature") {
 }
 
 TEST_CASE("norm layers: eps must be positive, sizes must fit") {
-  for (const double eps : {0.0, -1e-5, kNan}) {
+  for (const double eps : {0.0, -1e-5, kNaN}) {
     CHECK_THROWS_AS(LayerNorm(4, {.eps = eps}), ValueError);
     CHECK_THROWS_AS(RMSNorm(4, {.eps = eps}), ValueError);
   }
@@ -148,7 +146,7 @@ TEST_CASE("Dropout: the identity at p = 0 and in eval, zeros at p = 1") {
   CHECK_NUMBERS(grad(y, x, {.grad_outputs = {ones_like(x)}}).front(), {0, 0, 0});
   CHECK(none.state().empty());
   CHECK(most.state().size() == 1);
-  for (const double p : {-0.1, 1.5, kNan}) {
+  for (const double p : {-0.1, 1.5, kNaN}) {
     CHECK_THROWS_SAYING(ValueError, "Dropout", "a probability must lie in [0, 1]", Dropout(p, rng));
   }
 }

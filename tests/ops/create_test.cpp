@@ -4,12 +4,12 @@
 #include <span>
 
 #include "ops/support.hpp"
+#include "support/constants.hpp"
 
 using namespace softtape;
+using test_support::kDouble;
 
 namespace {
-
-constexpr TensorOptions kDouble{.dtype = DType::float64};
 
 std::vector<double> rounded(std::vector<double> numbers) {
   for (double& x : numbers) x = static_cast<float>(x);

@@ -31,7 +31,7 @@ TEST_CASE("linear in x, and the gradient passes where x passed") {
 
 TEST_CASE("p = 1 gives zeros, forward and back") {
   Rng rng(0);
-  const Tensor x = leaf({1, -2, kInf, kNan}, {4});
+  const Tensor x = leaf({1, -2, kInf, kNaN}, {4});
   const Tensor y = dropout(x, 1, rng);
   CHECK(y.to_vector() == std::vector<double>(4, 0));
   CHECK(gradient(y, x).to_vector() == std::vector<double>(4, 0));
@@ -65,7 +65,7 @@ TEST_CASE("refused dropout") {
   const Tensor x = ones({3});
   Rng rng(0);
   const RngState before = rng.state();
-  for (const double p : {-0.1, 1.5, kNan}) {
+  for (const double p : {-0.1, 1.5, kNaN}) {
     CHECK_REFUSED(ValueError, "[dropout] p must lie in [0, 1]", dropout(x, p, rng));
     CHECK_REFUSED(ValueError, "[dropout] p must lie in [0, 1]",
                   dropout(x, p, rng, {.training = false}));

@@ -1,21 +1,16 @@
 // Tensors as text. Expected texts are what str() gives in NumPy 1.24 for the same array.
 #include <fmt/format.h>
 
-#include <limits>
 #include <sstream>
 
 #include "ops/support.hpp"
 #include "softtape/ops/shape.hpp"
+#include "support/constants.hpp"
 
 using namespace softtape;
-
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr TensorOptions kDouble{.dtype = DType::float64};
-
-}  // namespace
+using test_support::kDouble;
+using test_support::kInf;
+using test_support::kNaN;
 
 TEST_CASE("tensors print as NumPy prints arrays") {
   const std::pair<Tensor, const char*> rows[] = {
@@ -41,11 +36,11 @@ TEST_CASE("tensors print as NumPy prints arrays") {
       {tensor({1.5e300, -2.0, 0.0}, kDouble), R"([ 1.5e+300 -2.0e+000  0.0e+000])"},
       {tensor({5e-324, 1.7976931348623157e308}, kDouble), R"([4.94065646e-324 1.79769313e+308])"},
       {tensor({0.0, -0.0}, kDouble), R"([ 0. -0.])"},
-      {tensor({kNan, 1.0, kInf}, kDouble), R"([nan  1. inf])"},
-      {tensor({kNan, -kInf}, kDouble), R"([ nan -inf])"},
+      {tensor({kNaN, 1.0, kInf}, kDouble), R"([nan  1. inf])"},
+      {tensor({kNaN, -kInf}, kDouble), R"([ nan -inf])"},
       {tensor({-kInf, 1.5, 12345.678}, kDouble), R"([         -inf 1.5000000e+00 1.2345678e+04])"},
       {tensor({-kInf, 1e-7}, kDouble), R"([  -inf 1.e-07])"},
-      {tensor({kNan, kNan}), R"([nan nan])"},
+      {tensor({kNaN, kNaN}), R"([nan nan])"},
       {tensor({1, -20, 300}), R"([  1 -20 300])"},
       {tensor({{true, false}, {false, false}}), R"([[ True False]
  [False False]])"},
@@ -71,7 +66,7 @@ TEST_CASE("tensors print as NumPy prints arrays") {
       {scalar(67108872.0), R"(67108870.0)"},
       {scalar(-1.5e-5, kDouble), R"(-1.5e-05)"},
       {scalar(1e-4, kDouble), R"(0.0001)"},
-      {scalar(kNan), R"(nan)"},
+      {scalar(kNaN), R"(nan)"},
       {scalar(-7), R"(-7)"},
       {scalar(true), R"(True)"},
       {zeros({0}), R"([])"},

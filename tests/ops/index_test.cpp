@@ -1,22 +1,16 @@
 // Indexed reads and writes.
 #include "softtape/ops/index.hpp"
 
-#include <limits>
-
 #include "ops/support.hpp"
 #include "softtape/base/parallel.hpp"
 #include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/shape.hpp"
+#include "support/constants.hpp"
 
 using namespace softtape;
 using ops_test::check_linear;
-
-namespace {
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-const TensorOptions kDouble{.dtype = DType::float64};
-
-}  // namespace
+using test_support::kDouble;
+using test_support::kInf;
 
 TEST_CASE("gather reads along an axis where the index says") {
   const Tensor x = tensor({{1.0, 2.0, 3.0}, {4.0, 5.0, 6.0}});

@@ -150,7 +150,7 @@ TEST_CASE("cross entropy: hard rows") {
     check_close(gradients.first, row.gradient, 1e-15);
     check_close(gradients.second, row.gradient, 1e-15);
   }
-  for (const double bad : {kInf, kNan}) {
+  for (const double bad : {kInf, kNaN}) {
     const auto [loss, gradients] = loss_and_gradient({1, bad, 0}, 0);
     CHECK(std::isnan(loss));
     for (const double g : gradients.first.to_vector()) CHECK(std::isnan(g));
@@ -181,7 +181,7 @@ TEST_CASE("ignored targets, and weights of 0, cost nothing and pass nothing") {
   CHECK(cross_entropy_count(targets) == 3);
 
   // Whatever stands in the ignored row.
-  const Tensor bad = leaf({0.5, -0.25, 1, kNan, kInf, -kInf, 0.1, 0.2, 0.3}, {3, 3});
+  const Tensor bad = leaf({0.5, -0.25, 1, kNaN, kInf, -kInf, 0.1, 0.2, 0.3}, {3, 3});
   const Tensor z = cross_entropy(bad, targets, skip);
   CHECK(z.item() == y.item());
   for (const bool again : {false, true}) {
@@ -210,7 +210,7 @@ TEST_CASE("ignored targets, and weights of 0, cost nothing and pass nothing") {
 }
 
 TEST_CASE("an upstream gradient of 0 gives exactly 0") {
-  const Tensor x = leaf({kNan, 1, 2, 3}, {2, 2});
+  const Tensor x = leaf({kNaN, 1, 2, 3}, {2, 2});
   const Tensor targets = tensor({0, 1});
   const Tensor y = cross_entropy(x, targets, {.reduction = Reduction::none});
   const auto g = gradient(y, x, doubles({0, 1})).to_vector();
@@ -269,7 +269,7 @@ TEST_CASE("binary cross entropy is finite wherever it has a limit") {
   for (const bool again : {false, true}) {
     check_close(gradient(y, z, ones({6}, kDouble), again), {0, 0, 0, 0, 1, -1}, 1e-15);
   }
-  CHECK(std::isnan(binary_cross_entropy_with_logits(doubles({kNan}), doubles({1})).item()));
+  CHECK(std::isnan(binary_cross_entropy_with_logits(doubles({kNaN}), doubles({1})).item()));
   // Far in the tail the loss is e^-z.
   CHECK(binary_cross_entropy_with_logits(doubles({50}), doubles({1})).item() ==
         doctest::Approx(std::exp(-50.0)).epsilon(1e-14));
@@ -329,7 +329,7 @@ TEST_CASE("refused losses") {
   }
   CHECK_REFUSED(ValueError, "[cross_entropy] a target",
                 cross_entropy(x, tensor({0, 9}), {.ignore_index = -1}));
-  for (const double e : {-0.1, 1.1, kNan}) {
+  for (const double e : {-0.1, 1.1, kNaN}) {
     CHECK_REFUSED(ValueError, "[cross_entropy] label_smoothing",
                   cross_entropy(x, ok, {.label_smoothing = e}));
   }
@@ -354,7 +354,7 @@ TEST_CASE("refused losses") {
   CHECK_REFUSED(GraphError, "[mse_loss]", mse_loss(x, Tensor()));
   CHECK_REFUSED(DtypeError, "[mse_loss]", mse_loss(x, ones({2, 3}, kDouble)));
   CHECK_REFUSED(DtypeError, "[mse_loss]", mse_loss(ok, ok));
-  for (const double w : {0.0, -1.0, kNan, kInf}) {
+  for (const double w : {0.0, -1.0, kNaN, kInf}) {
     CHECK_REFUSED(ValueError, "[binary_cross_entropy_with_logits] pos_weight",
                   binary_cross_entropy_with_logits(x, x, {.pos_weight = w}));
   }

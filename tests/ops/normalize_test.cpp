@@ -165,7 +165,7 @@ TEST_CASE("large offsets and large numbers cost no digits") {
 }
 
 TEST_CASE("a NaN poisons its own row alone; no rows give no rows") {
-  const Tensor x = doubles({1, kNan, 3, 4}, {2, 2});
+  const Tensor x = doubles({1, kNaN, 3, 4}, {2, 2});
   const auto y = layer_norm(x).to_vector();
   CHECK((std::isnan(y[0]) && std::isnan(y[1]) && y[2] < 0 && y[3] > 0));
   Tensor none = zeros({0, 3}, kDouble);
@@ -181,7 +181,7 @@ TEST_CASE("a NaN poisons its own row alone; no rows give no rows") {
 TEST_CASE("refused norms") {
   const Tensor x = ones({2, 3});
   const Tensor w = ones({3});
-  for (const double eps : {0.0, -1e-5, kNan, kInf}) {
+  for (const double eps : {0.0, -1e-5, kNaN, kInf}) {
     CHECK_REFUSED(ValueError, "[layer_norm] eps must be positive",
                   layer_norm(x, w, w, {.eps = eps}));
     CHECK_REFUSED(ValueError, "[rms_norm] eps must be positive", rms_norm(x, w, {.eps = eps}));

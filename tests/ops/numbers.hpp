@@ -2,17 +2,17 @@
 #pragma once
 
 #include <cmath>
-#include <limits>
 #include <vector>
 
 #include "ops/support.hpp"
 #include "softtape/ops/reduce.hpp"
+#include "support/constants.hpp"
 
 namespace ops_test {
 
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-inline const softtape::TensorOptions kDouble{.dtype = softtape::DType::float64};
+using test_support::kDouble;
+using test_support::kInf;
+using test_support::kNaN;
 
 inline softtape::Tensor doubles(const std::vector<double>& numbers, const softtape::Shape& shape) {
   return softtape::tensor(numbers, shape, kDouble);

@@ -20,7 +20,7 @@ TEST_CASE("max and min: NaN is the result, ties share the gradient") {
   CHECK(min(low).item() == -kInf);
   for (std::size_t at : {0u, 3u, 66u, 129u}) {
     std::vector<double> numbers(130, 1.0);
-    numbers[at] = kNan;
+    numbers[at] = kNaN;
     Tensor t = doubles(numbers);
     t.requires_grad_();
     CHECK(std::isnan(max(t).item()));
@@ -94,7 +94,7 @@ TEST_CASE("logsumexp does not overflow, and knows infinities") {
         doctest::Approx(-999.6867383124818).epsilon(1e-15));
   CHECK(logsumexp(doubles({7})).item() == 7);
   CHECK(logsumexp(doubles({1, kInf})).item() == kInf);
-  CHECK(std::isnan(logsumexp(doubles({1, kNan})).item()));
+  CHECK(std::isnan(logsumexp(doubles({1, kNaN})).item()));
   Tensor x = doubles({-kInf, -kInf, 5, 4}, {2, 2});
   x.requires_grad_();
   const Tensor y = logsumexp(x, 1);
@@ -125,7 +125,7 @@ TEST_CASE("variance at a large offset, of constants, and of too few numbers") {
       CHECK(gradient(softtape::std(c), c).to_vector() == std::vector<double>(7, 0));
     }
   }
-  CHECK(std::isnan(var(doubles({1, kNan})).item()));
+  CHECK(std::isnan(var(doubles({1, kNaN})).item()));
   CHECK(var(doubles({3}), {}, {.correction = 0}).item() == 0);
 }
 
@@ -137,7 +137,7 @@ TEST_CASE("norm: large, small and zero") {
   const Tensor wide = tensor({3e30, 4e30}, {.dtype = DType::float32});
   CHECK(norm(wide).item() == doctest::Approx(5e30).epsilon(1e-6));
   CHECK(norm(doubles({1, kInf})).item() == kInf);
-  CHECK(std::isnan(norm(doubles({kNan, kInf})).item()));
+  CHECK(std::isnan(norm(doubles({kNaN, kInf})).item()));
   CHECK(norm(doubles({-3, 2, 3}), {}, {.p = kInf}).item() == 3);
   CHECK(norm(doubles({-3, 2, 3}), {}, {.p = 1}).item() == 8);
   for (const double p : {0.5, 1.0, 1.5, 2.0, 3.0, kInf}) {
@@ -173,8 +173,8 @@ TEST_CASE("refused reductions") {
   CHECK_REFUSED(ValueError, "[norm] there must be something", norm(none, {}, {.p = kInf}));
   CHECK_REFUSED(ValueError, "[var] needs more elements", var(full({1}, 3)));
   CHECK_REFUSED(ValueError, "[std] needs more elements", softtape::std(x, 0, {.correction = 2}));
-  CHECK_REFUSED(ValueError, "[var] needs more elements", var(x, 0, {.correction = kNan}));
-  for (const double p : {0.0, -1.0, kNan}) {
+  CHECK_REFUSED(ValueError, "[var] needs more elements", var(x, 0, {.correction = kNaN}));
+  for (const double p : {0.0, -1.0, kNaN}) {
     CHECK_REFUSED(ValueError, "[norm] p must be positive", norm(x, {}, {.p = p}));
   }
   const Tensor whole = tensor({1, 2});

@@ -8,13 +8,12 @@
 
 using namespace softtape;
 using ops_test::check_linear;
+using ops_test::count;
 
 namespace {
 
 constexpr std::int64_t kHuge = std::numeric_limits<std::int64_t>::max();
 constexpr std::int64_t kLow = std::numeric_limits<std::int64_t>::min();
-
-Tensor count(const Shape& shape) { return reshape(arange(shape.numel()), shape); }
 
 struct SliceRow {
   std::int64_t size;

@@ -8,11 +8,9 @@
 
 using namespace softtape;
 using ops_test::check_linear;
+using ops_test::count;
 
 namespace {
-
-// 0, 1, 2, ... as int64.
-Tensor count(const Shape& shape) { return reshape(arange(shape.numel()), shape); }
 
 // Permutation by its definition, for any rank.
 std::vector<std::int64_t> permuted(const Shape& shape, const std::vector<int>& axes) {

@@ -11,6 +11,7 @@
 #include "softtape/graph/grad.hpp"
 #include "softtape/ops/compare.hpp"
 #include "softtape/ops/create.hpp"
+#include "softtape/ops/shape.hpp"
 
 namespace ops_test {
 
@@ -28,6 +29,16 @@ std::string refusal(F call) {
   }
   if (softtape::graph_stats().live_nodes != nodes) message = "left a node behind: " + message;
   return message;
+}
+
+/// The numbers of an int64 tensor.
+inline std::vector<std::int64_t> integers(const softtape::Tensor& x) {
+  return x.to_vector<std::int64_t>();
+}
+
+/// 0, 1, 2, ... as int64.
+inline softtape::Tensor count(const softtape::Shape& shape) {
+  return softtape::reshape(softtape::arange(shape.numel()), shape);
 }
 
 /// float64 integers from -9 to 9: sums of their products are exact.

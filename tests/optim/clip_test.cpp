@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "softtape/ops/create.hpp"
 #include "softtape/optim/sgd.hpp"
@@ -13,13 +12,12 @@
 #include "support/threads.hpp"
 
 using namespace softtape;
+using test_support::kInf;
+using test_support::kNaN;
 using test_support::leaf;
 using test_support::numbers;
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 struct Two {
   Tensor a = leaf({0});
@@ -75,7 +73,7 @@ TEST_CASE("clip_grad_norm_: float32 is summed in double") {
 }
 
 TEST_CASE("clipping: a gradient that is not finite is reported, left alone, and refused") {
-  for (const double bad : {kNan, kInf}) {
+  for (const double bad : {kNaN, kInf}) {
     Two two(bad, 4);
     const double norm = clip_grad_norm_(two.list(), 1);
     CHECK((std::isnan(bad) ? std::isnan(norm) : norm == kInf));
@@ -101,7 +99,7 @@ TEST_CASE("clip_grad_value_: every entry on its own") {
 
 TEST_CASE("clipping: limits that are negative or NaN are refused") {
   const Two two(3, 4);
-  for (const double bad : {-1.0, kNan}) {
+  for (const double bad : {-1.0, kNaN}) {
     CHECK_THROWS_SAYING(ValueError, "clip_grad_norm_", "max_norm",
                         clip_grad_norm_(two.list(), bad));
     CHECK_THROWS_SAYING(ValueError, "clip_grad_value_", "limit", clip_grad_value_(two.list(), bad));

@@ -20,13 +20,12 @@
 #include "support/threads.hpp"
 
 using namespace softtape;
+using test_support::kInf;
+using test_support::kNaN;
 using test_support::leaf;
 using test_support::numbers;
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
 
 State cloned(const State& state) {
   State copy;
@@ -156,7 +155,7 @@ TEST_CASE("optimisers: hyper-parameters out of range are refused") {
   const Tensor p = leaf(1.0);
   const State list{{"p", p}};
   CHECK_THROWS_SAYING(ValueError, "SGD", "lr = -1", SGD(list, {.lr = -1}));
-  CHECK_THROWS_SAYING(ValueError, "SGD", "lr = nan", SGD(list, {.lr = kNan}));
+  CHECK_THROWS_SAYING(ValueError, "SGD", "lr = nan", SGD(list, {.lr = kNaN}));
   CHECK_THROWS_SAYING(ValueError, "SGD", "lr = inf", SGD(list, {.lr = kInf}));
   CHECK_THROWS_SAYING(ValueError, "SGD", "momentum = -0.1", SGD(list, {.momentum = -0.1}));
   CHECK_THROWS_SAYING(ValueError, "SGD", "momentum = 1.5", SGD(list, {.momentum = 1.5}));
@@ -165,10 +164,10 @@ TEST_CASE("optimisers: hyper-parameters out of range are refused") {
   CHECK_THROWS_SAYING(ValueError, "Adam", "lr = -1", Adam(list, {.lr = -1}));
   CHECK_THROWS_SAYING(ValueError, "Adam", "beta1 = 1", Adam(list, {.beta1 = 1}));
   CHECK_THROWS_SAYING(ValueError, "Adam", "beta2 = -0.1", Adam(list, {.beta2 = -0.1}));
-  CHECK_THROWS_SAYING(ValueError, "Adam", "beta1 = nan", Adam(list, {.beta1 = kNan}));
+  CHECK_THROWS_SAYING(ValueError, "Adam", "beta1 = nan", Adam(list, {.beta1 = kNaN}));
   CHECK_THROWS_SAYING(ValueError, "Adam", "eps = -1", Adam(list, {.eps = -1}));
-  CHECK_THROWS_SAYING(ValueError, "Adam", "weight_decay = nan", Adam(list, {.weight_decay = kNan}));
-  CHECK_THROWS_SAYING(ValueError, "AdamW", "lr = nan", AdamW(list, {.lr = kNan}));
+  CHECK_THROWS_SAYING(ValueError, "Adam", "weight_decay = nan", Adam(list, {.weight_decay = kNaN}));
+  CHECK_THROWS_SAYING(ValueError, "AdamW", "lr = nan", AdamW(list, {.lr = kNaN}));
   CHECK_THROWS_SAYING(ValueError, "AdamW", "beta2 = 1", AdamW(list, {.beta2 = 1}));
   CHECK_THROWS_SAYING(ValueError, "AdamW", "eps = inf", AdamW(list, {.eps = kInf}));
   CHECK_THROWS_SAYING(ValueError, "AdamW", "weight_decay = -1", AdamW(list, {.weight_decay = -1}));
@@ -219,12 +218,12 @@ TEST_CASE("optimisers: groups have rates of their own") {
   CHECK_NUMBERS(q, 0.75);
   CHECK_THROWS_SAYING(ValueError, "SGD", "group = 2", optimizer.lr(2));
   CHECK_THROWS_SAYING(ValueError, "SGD", "group = -1", optimizer.set_lr(1, -1));
-  CHECK_THROWS_SAYING(ValueError, "SGD", "lr = nan", optimizer.set_lr(kNan, 1));
+  CHECK_THROWS_SAYING(ValueError, "SGD", "lr = nan", optimizer.set_lr(kNaN, 1));
   CHECK(optimizer.lr(1) == 0.25);
 }
 
 TEST_CASE("optimisers: a gradient that is not finite refuses the whole step") {
-  for (const double bad : {kNan, kInf, -kInf}) {
+  for (const double bad : {kNaN, kInf, -kInf}) {
     for (const DType dtype : test_support::kFloats) {
       Tensor p = leaf({1, 2}, dtype), q = leaf({1, 2, 3}, dtype);
       q.named("head.wq");
@@ -295,7 +294,7 @@ TEST_CASE("optimisers: a state goes on bit for bit, and a refused one changes no
   CHECK_THROWS_SAYING(ValueError, "Adam", "weight.steps = -1",
                       second.load_state(with("weight.steps", scalar(-1))));
   CHECK_THROWS_SAYING(ValueError, "Adam", "lr = nan",
-                      second.load_state(with("groups.0.lr", numbers(kNan))));
+                      second.load_state(with("groups.0.lr", numbers(kNaN))));
   CHECK_THROWS_SAYING(GraphError, "load_state", "undefined",
                       second.load_state(with("weight.exp_avg", Tensor())));
   const State after = second.state();

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "golden/nn_golden.hpp"
 #include "softtape/graph/grad.hpp"
@@ -13,11 +12,10 @@
 #include "support/compare.hpp"
 
 using namespace softtape;
+using test_support::kNaN;
 using test_support::leaf;
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 std::vector<double> rates(const Schedule& schedule, double base, std::int64_t count) {
   std::vector<double> found;
@@ -66,7 +64,7 @@ TEST_CASE("schedules: chains") {
 
 TEST_CASE("schedules: lengths and rates that make no sense are refused at once") {
   CHECK_THROWS_SAYING(ValueError, "Schedule", "total = 0", Schedule::cosine(0));
-  CHECK_THROWS_SAYING(ValueError, "Schedule", "minimum = nan", Schedule::cosine(5, kNan));
+  CHECK_THROWS_SAYING(ValueError, "Schedule", "minimum = nan", Schedule::cosine(5, kNaN));
   CHECK_THROWS_SAYING(ValueError, "Schedule", "minimum = -1", Schedule::cosine(5, -1));
   CHECK_THROWS_SAYING(ValueError, "Schedule", "warmup = -1", Schedule::linear_warmup(-1));
   CHECK_THROWS_SAYING(ValueError, "Schedule", "every = 0", Schedule::step(0, 0.5));
@@ -121,7 +119,7 @@ TEST_CASE("LrScheduler: goes on where it was saved, refuses what does not fit") 
   refused({{"updates", base}, {"base.0", base}});
   refused({{"updates", updates}, {"base.0", updates}});
   refused({{"updates", scalar(-1)}, {"base.0", base}});
-  refused({{"updates", updates}, {"base.0", test_support::numbers(kNan)}});
+  refused({{"updates", updates}, {"base.0", test_support::numbers(kNaN)}});
   refused({{"updates", updates}, {"base.0", Tensor()}});
   refused({{"updates", updates}, {"base.0", base}, {"base.1", base}});
 
@@ -154,7 +152,7 @@ TEST_CASE("LrScheduler: a function that leaves the range of rates changes nothin
   Tensor p = leaf(0.0);
   SGD optimizer({p}, {.lr = 1});
   LrScheduler scheduler(
-      optimizer, Schedule::function([](double, std::int64_t t) { return t < 2 ? 0.5 : kNan; }));
+      optimizer, Schedule::function([](double, std::int64_t t) { return t < 2 ? 0.5 : kNaN; }));
   scheduler.step();
   CHECK_THROWS_SAYING(ValueError, "Schedule", "lr = nan", scheduler.step());
   CHECK(scheduler.updates() == 1);
@@ -165,7 +163,7 @@ TEST_CASE("LrScheduler: loaded bases that the schedule refuses change nothing") 
   Tensor p = leaf(0.0);
   SGD optimizer({p}, {.lr = 1});
   LrScheduler scheduler(optimizer, Schedule::function([](double base, std::int64_t) {
-                          return base <= 1 ? base : kNan;
+                          return base <= 1 ? base : kNaN;
                         }));
   State state = scheduler.state();
   state[1].second = scalar(2.0, {.dtype = DType::float64});

@@ -7,18 +7,18 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 
 #include "ops/support.hpp"
 #include "report/support.hpp"
 #include "softtape/io/file.hpp"
+#include "support/constants.hpp"
 
 namespace {
 
 using ops_test::refusal;
 using report_test::count;
-using report_test::Folder;
 using report_test::holds;
+using report_test::OddFolder;
 using report_test::OtherPath;
 using report_test::tag_problem;
 using softtape::DrawnFigure;
@@ -27,9 +27,8 @@ using softtape::HeatMap;
 using softtape::Mark;
 using softtape::Panel;
 using softtape::Series;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+using test_support::kInf;
+using test_support::kNaN;
 
 Figure line_figure(const std::string& name) {
   Panel panel{.title = "d_k = 64"};
@@ -69,7 +68,7 @@ TEST_CASE("figure: the data file holds every number, a block for each series") {
 
 TEST_CASE("figure: numbers that are not finite become gaps, empty series take no block") {
   Figure figure = line_figure("a");
-  figure.panels[0].series[0].y = {kNan, kInf, -kInf};
+  figure.panels[0].series[0].y = {kNaN, kInf, -kInf};
   figure.panels[0].series.insert(figure.panels[0].series.begin(), Series{.name = "empty"});
   const std::string data = softtape::figure_data(figure);
   CHECK(holds(data, "# block 0: d_k = 64: scaled (x y)\n0 NaN\n20 NaN\n40 NaN\n"));
@@ -100,7 +99,7 @@ TEST_CASE("figure: bands, bars, points, shifts, references and log axes reach th
   points.shift = 0.1;
   Panel log_x{.series = {points}};
   log_x.x.log = true;
-  log_x.references = {{"here", 5, true}, {"nowhere", kNan}, {"left out", -1, true}};
+  log_x.references = {{"here", 5, true}, {"nowhere", kNaN}, {"left out", -1, true}};
   figure.panels.push_back(Panel{.series = {bars}});
   figure.panels.push_back(log_x);
   const std::string script = softtape::figure_script(figure);
@@ -122,7 +121,7 @@ TEST_CASE("figure: ranges have a length whatever the data") {
                                          {7},
                                          {0},
                                          {-1, -2},
-                                         {kNan},
+                                         {kNaN},
                                          {5e-324},
                                          {1e300, 1e300},
                                          {-1.7e308, 1.7e308}}) {
@@ -144,7 +143,7 @@ TEST_CASE("figure: heat maps hatch what is hidden and leave its number out") {
   Panel panel;
   panel.heat_map = {.rows = 2,
                     .columns = 2,
-                    .values = {1, 123456, -2, kNan},
+                    .values = {1, 123456, -2, kNaN},
                     .hidden = {false, true, false, false},
                     .label = "dL/dP",
                     .colours = HeatMap::Colours::diverging};
@@ -166,7 +165,7 @@ TEST_CASE("figure: heat maps hatch what is hidden and leave its number out") {
 TEST_CASE("figure: the table of a panel has a row for each x, again for an x that comes again") {
   Panel panel{.series = {{.name = "a", .x = {2, 1, 2}, .y = {20, 10, 21}},
                          {.name = "a", .x = {1}, .y = {5}, .low = {4}, .high = {6}},
-                         {.name = "", .x = {kNan}, .y = {1}}}};
+                         {.name = "", .x = {kNaN}, .y = {1}}}};
   panel.x.label = "step";
   CHECK(softtape::numbers(panel).csv() ==
         "step,a,a (2),\"a, low\",\"a, high\",y\n"
@@ -175,9 +174,9 @@ TEST_CASE("figure: the table of a panel has a row for each x, again for an x tha
 }
 
 TEST_CASE("figure: wrong lengths and names are refused before anything is written") {
-  const Folder folder;
+  const OddFolder folder;
   const auto refused = [&](const Figure& figure) {
-    return refusal<softtape::ShapeError>([&] { softtape::write_figure(figure, folder.path); });
+    return refusal<softtape::ShapeError>([&] { softtape::write_figure(figure, folder.path()); });
   };
   Figure figure = line_figure("a");
   figure.panels[0].series[0].y.pop_back();
@@ -192,50 +191,50 @@ TEST_CASE("figure: wrong lengths and names are refused before anything is writte
   CHECK(holds(refused(figure), "-1 rows"));
   for (const std::string name : {"", "a/b", "a\nb"}) {
     CHECK(holds(refusal<softtape::ValueError>(
-                    [&] { softtape::write_figure(line_figure(name), folder.path); }),
+                    [&] { softtape::write_figure(line_figure(name), folder.path()); }),
                 "becomes a file name"));
   }
   CHECK(holds(
-      refusal<softtape::ValueError>([&] { softtape::write_figure({.name = "a"}, folder.path); }),
+      refusal<softtape::ValueError>([&] { softtape::write_figure({.name = "a"}, folder.path()); }),
       "needs a panel: 'a' has none"));
-  CHECK(std::filesystem::is_empty(folder.path));
+  CHECK(std::filesystem::is_empty(folder.path()));
   CHECK(holds(refusal<softtape::IoError>(
-                  [&] { softtape::write_figure(line_figure("a"), folder.path + "/nowhere"); }),
+                  [&] { softtape::write_figure(line_figure("a"), folder / "nowhere"); }),
               "nowhere/a.dat"));
 }
 
 TEST_CASE("figure: without gnuplot the numbers and the script are there, and a line says so") {
-  const Folder folder, empty;
-  const OtherPath path(empty.path);
-  softtape::write_file(folder.path + "/a.svg", "older");
-  const DrawnFigure drawn = softtape::write_figure(line_figure("a"), folder.path);
+  const OddFolder folder, empty;
+  const OtherPath path(empty.path());
+  softtape::write_file(folder / "a.svg", "older");
+  const DrawnFigure drawn = softtape::write_figure(line_figure("a"), folder.path());
   CHECK(drawn.svg.empty());
   CHECK(drawn.note == "not drawn: gnuplot is not installed (Debian: gnuplot-nox)");
-  CHECK(std::filesystem::exists(folder.path + "/a.dat"));
-  CHECK(std::filesystem::exists(folder.path + "/a.gp"));
-  CHECK_FALSE(std::filesystem::exists(folder.path + "/a.svg"));
+  CHECK(std::filesystem::exists(folder / "a.dat"));
+  CHECK(std::filesystem::exists(folder / "a.gp"));
+  CHECK_FALSE(std::filesystem::exists(folder / "a.svg"));
 }
 
 TEST_CASE("figure: a gnuplot that fails is quoted, its half a drawing is not kept") {
-  const Folder folder, bin;
-  const OtherPath path(bin.path + ":/usr/bin:/bin");
-  install_fake(bin.path, "echo '<svg>'; echo; echo 'line 3: bad day' >&2; exit 1\n");
-  DrawnFigure drawn = softtape::write_figure(line_figure("a"), folder.path);
+  const OddFolder folder, bin;
+  const OtherPath path(bin.path() + ":/usr/bin:/bin");
+  install_fake(bin.path(), "echo '<svg>'; echo; echo 'line 3: bad day' >&2; exit 1\n");
+  DrawnFigure drawn = softtape::write_figure(line_figure("a"), folder.path());
   CHECK(drawn.note == "not drawn: gnuplot failed: line 3: bad day");
-  install_fake(bin.path, "echo '<svg>'\n");
-  drawn = softtape::write_figure(line_figure("a"), folder.path);
+  install_fake(bin.path(), "echo '<svg>'\n");
+  drawn = softtape::write_figure(line_figure("a"), folder.path());
   CHECK(drawn.note == "not drawn: gnuplot failed: no reason given");
-  install_fake(bin.path, "kill -9 $$\n");
-  drawn = softtape::write_figure(line_figure("a"), folder.path);
+  install_fake(bin.path(), "kill -9 $$\n");
+  drawn = softtape::write_figure(line_figure("a"), folder.path());
   CHECK(holds(drawn.note, "gnuplot failed"));
-  CHECK_FALSE(std::filesystem::exists(folder.path + "/a.svg"));
+  CHECK_FALSE(std::filesystem::exists(folder / "a.svg"));
 }
 
 TEST_CASE("figure: gnuplot gets the script by name, in its folder, and more output than a pipe") {
-  const Folder folder, bin;
-  const OtherPath path(bin.path + ":/usr/bin:/bin");
+  const OddFolder folder, bin;
+  const OtherPath path(bin.path() + ":/usr/bin:/bin");
   // What it was given, then a drawing of a megabyte, and as much complaint.
-  install_fake(bin.path,
+  install_fake(bin.path(),
                "printf '%s|' \"$#\" \"$@\" \"$(ls \"$2\")\" >given.txt\n"
                "echo '<svg viewBox=\"0 0 30 20\"><g id=\"gnuplot_canvas\" stroke=\"rgb(  0, 114, "
                "178)\" color=\"black\" fill=\"rgb(1,2)\">'\n"
@@ -243,32 +242,31 @@ TEST_CASE("figure: gnuplot gets the script by name, in its folder, and more outp
                "head -c 1000000 /dev/zero | tr '\\0' ' ' >&2\n"
                "echo '</g></svg>'\n");
   const std::string name = "-it's \"a\" $(touch owned)";
-  const DrawnFigure drawn = softtape::write_figure(line_figure(name), folder.path);
+  const DrawnFigure drawn = softtape::write_figure(line_figure(name), folder.path());
   CHECK(drawn.note == "");
   CHECK(drawn.svg.size() > 1000000);
-  CHECK(softtape::read_file(folder.path + "/given.txt") ==
-        "2|-d|./" + name + ".gp|./" + name + ".gp|");
-  CHECK_FALSE(std::filesystem::exists(folder.path + "/owned"));
+  CHECK(softtape::read_file(folder / "given.txt") == "2|-d|./" + name + ".gp|./" + name + ".gp|");
+  CHECK_FALSE(std::filesystem::exists(folder / "owned"));
   CHECK(holds(drawn.svg, " width=\"30\" height=\"20\" class=\"softtape-figure\""));
   CHECK(holds(drawn.svg, "stroke=\"#0072b2\" color=\"#1f2430\" fill=\"rgb(1,2)\""));
-  CHECK(softtape::read_file(folder.path + "/" + name + ".svg") == drawn.svg);
+  CHECK(softtape::read_file(folder.path() + "/" + name + ".svg") == drawn.svg);
 }
 
 TEST_CASE("figure: the drawing is well-formed, named, the same every time, and loads nothing") {
-  const Folder folder;
+  const OddFolder folder;
   Figure figure = line_figure("<-it's \"a\" & b");
   figure.description = "Loss < 3 & \"falling\"";
   figure.panels[0].series[0].name = "a < b & c";
-  figure.panels[0].series[0].y[1] = kNan;
+  figure.panels[0].series[0].y[1] = kNaN;
   Panel map{.title = "map"};
   map.heat_map = {
-      .rows = 2, .columns = 2, .values = {1, 2, 3, kNan}, .hidden = {false, true, false, false}};
+      .rows = 2, .columns = 2, .values = {1, 2, 3, kNaN}, .hidden = {false, true, false, false}};
   figure.panels.push_back(map);
   figure.panels.push_back(Panel{.title = "empty"});
-  Panel all_nan{.series = {{.name = "gone", .x = {1, 2}, .y = {kNan, kNan}}}};
+  Panel all_nan{.series = {{.name = "gone", .x = {1, 2}, .y = {kNaN, kNaN}}}};
   figure.panels.push_back(all_nan);
   figure.columns = 2;
-  const DrawnFigure drawn = softtape::write_figure(figure, folder.path);
+  const DrawnFigure drawn = softtape::write_figure(figure, folder.path());
   if (!drawn_or_not_installed(drawn)) return;
   CHECK(tag_problem(drawn.svg) == "");
   CHECK(holds(drawn.svg, "aria-label=\"Loss &lt; 3 &amp; &quot;falling&quot;\""));
@@ -280,7 +278,7 @@ TEST_CASE("figure: the drawing is well-formed, named, the same every time, and l
   CHECK_FALSE(holds(drawn.svg, "<image"));
   CHECK_FALSE(holds(drawn.svg, "<title>gnuplot"));
   CHECK(count(drawn.svg, "http") == count(drawn.svg, "http://www.w3.org/"));
-  CHECK(softtape::write_figure(figure, folder.path).svg == drawn.svg);
+  CHECK(softtape::write_figure(figure, folder.path()).svg == drawn.svg);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@
 namespace {
 
 using report_test::count;
-using report_test::Folder;
 using report_test::holds;
+using report_test::OddFolder;
 using report_test::OtherPath;
 using report_test::tag_problem;
 using starvation::Outcome;
@@ -29,16 +29,16 @@ using starvation::Rows;
 
 // Without drawings, which take time.
 std::string report_of(const Results& results) {
-  const Folder folder, no_gnuplot;
-  const OtherPath path(no_gnuplot.path);
-  starvation::write_report(results, folder.path + "/out");
-  return softtape::read_file(folder.path + "/out/report.html");
+  const OddFolder folder, no_gnuplot;
+  const OtherPath path(no_gnuplot.path());
+  starvation::write_report(results, folder / "out");
+  return softtape::read_file(folder / "out/report.html");
 }
 
 TEST_CASE("report: every chapter and figure of a full run is there") {
-  const Folder folder;
-  starvation::write_report(made_up::results(), folder.path);
-  const std::string html = softtape::read_file(folder.path + "/report.html");
+  const OddFolder folder;
+  starvation::write_report(made_up::results(), folder.path());
+  const std::string html = softtape::read_file(folder / "report.html");
   CHECK(tag_problem(html) == "");
   CHECK(count(html, "<h2 ") == 11);
   CHECK(count(html, "<figure>") == 12);
@@ -48,9 +48,9 @@ TEST_CASE("report: every chapter and figure of a full run is there") {
        {"two_by_two", "dead_keys", "jacobian", "weights", "weights_gradient", "scores_gradient",
         "best_rate", "rate_strip", "adam", "key_symbols", "remedies", "text"}) {
     CAPTURE(name);
-    CHECK(std::filesystem::exists(folder.path + "/figures/" + name + ".dat"));
-    CHECK(std::filesystem::exists(folder.path + "/figures/" + name + ".gp"));
-    CHECK(std::filesystem::exists(folder.path + "/figures/" + name + ".svg") ==
+    CHECK(std::filesystem::exists(folder / "figures/" + name + ".dat"));
+    CHECK(std::filesystem::exists(folder / "figures/" + name + ".gp"));
+    CHECK(std::filesystem::exists(folder / "figures/" + name + ".svg") ==
           !holds(html, "not drawn"));
   }
   // Nothing but names of XML vocabularies looks like an address.
@@ -188,10 +188,10 @@ TEST_CASE("report: laws that failed show, laws that were not checked are named")
 }
 
 TEST_CASE("report: a folder that cannot be made is an error with its name") {
-  const Folder folder;
-  softtape::write_file(folder.path + "/file", "");
+  const OddFolder folder;
+  softtape::write_file(folder / "file", "");
   CHECK(holds(ops_test::refusal<softtape::IoError>(
-                  [&] { starvation::write_report({}, folder.path + "/file/out"); }),
+                  [&] { starvation::write_report({}, folder / "file/out"); }),
               "file/out/figures': Not a directory"));
 }
 

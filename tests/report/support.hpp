@@ -1,28 +1,19 @@
-// What the tests of figures and pages share: a folder of their own, another PATH, a look at tags.
+// What the tests of figures and pages share: a folder, another PATH, a look at tags.
 #pragma once
 
 #include <cstdlib>
-#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "support/folder.hpp"
+
 namespace report_test {
 
-/// A new empty folder, removed with all that is in it.
-class Folder {
+/// Its name is one that shells and gnuplot trip over.
+class OddFolder : public test_support::Folder {
  public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "softtape it's XXXXXX").string();
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string path;
+  OddFolder() : Folder("softtape it's") {}
 };
 
 /// PATH as given, for as long as this lives.

@@ -10,17 +10,13 @@
 #include "softtape/ops/matmul.hpp"
 #include "softtape/ops/reduce.hpp"
 #include "softtape/ops/softmax.hpp"
+#include "support/compare.hpp"
 
 using namespace softtape;
+using test_support::kDouble;
+using test_support::random;
 
 namespace {
-
-const TensorOptions kDouble{.dtype = DType::float64};
-
-Tensor random(std::uint64_t seed, const Shape& shape) {
-  Rng rng(seed);
-  return randn(rng, shape, kDouble);
-}
 
 void check_close(const Tensor& got, const Tensor& expected) {
   REQUIRE(got.shape() == expected.shape());

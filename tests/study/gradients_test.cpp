@@ -19,15 +19,10 @@
 
 using namespace softtape;
 using test_support::contains;
+using test_support::kDouble;
 using test_support::kNaN;
 using test_support::leaf;
 using test_support::numbers;
-
-namespace {
-
-constexpr TensorOptions kDouble{.dtype = DType::float64};
-
-}  // namespace
 
 TEST_CASE("gradient norms by name, and what an optimiser made of them") {
   const test_support::LeakGuard leaks;

@@ -9,17 +9,15 @@
 #include "softtape/ops/create.hpp"
 #include "softtape/ops/elementwise.hpp"
 #include "softtape/study/gradcheck.hpp"
+#include "support/compare.hpp"
 
 namespace planted {
 
 using namespace softtape;
 
-inline const TensorOptions kDouble{.dtype = DType::float64};
-
-inline Tensor random(std::uint64_t seed, const Shape& shape) {
-  Rng rng(seed);
-  return randn(rng, shape, kDouble);
-}
+using test_support::contains;
+using test_support::kDouble;
+using test_support::random;
 
 // An op of one's own: x^3, with whatever rule it is given.
 inline Tensor cubed(const OpInfo& op, const Tensor& x) {
@@ -39,8 +37,5 @@ inline const OpInfo kSign{"cube_sign", [](Vjp& r) { r.set(0, r.gy() * -3 * squar
                           saves_inputs};
 
 inline std::string text(const GradcheckReport& report) { return fmt::format("{}", report); }
-inline bool contains(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
-}
 
 }  // namespace planted

@@ -17,13 +17,12 @@
 #include "support/leak_guard.hpp"
 
 using namespace softtape;
+using test_support::kDouble;
 using test_support::kInf;
 using test_support::kNaN;
 using test_support::numbers;
 
 namespace {
-
-constexpr TensorOptions kDouble{.dtype = DType::float64};
 
 // The same norm by sums over the other keys, one by one.
 double frobenius_by_sums(const std::vector<double>& p) {

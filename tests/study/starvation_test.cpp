@@ -18,13 +18,12 @@
 
 using namespace softtape;
 using test_support::contains;
+using test_support::kDouble;
 using test_support::kInf;
 using test_support::kNaN;
 using test_support::numbers;
 
 namespace {
-
-constexpr TensorOptions kDouble{.dtype = DType::float64};
 
 // Unit-variance queries and keys, a loss that is a mean over B * T rows.
 struct Run {

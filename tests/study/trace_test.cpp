@@ -7,23 +7,18 @@
 #include "softtape/ops/create.hpp"
 #include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/reduce.hpp"
+#include "support/compare.hpp"
 
 using namespace softtape;
+using test_support::contains;
+using test_support::leaf;
 
 namespace {
-
-bool contains(const std::string& whole, const std::string& part) {
-  return whole.find(part) != std::string::npos;
-}
 
 std::int64_t count(const std::string& whole, const std::string& part) {
   std::int64_t n = 0;
   for (auto at = whole.find(part); at != std::string::npos; at = whole.find(part, at + 1)) ++n;
   return n;
-}
-
-Tensor leaf(const NestedNumbers& numbers) {
-  return tensor(numbers, {.dtype = DType::float64, .requires_grad = true});
 }
 
 }  // namespace

@@ -5,20 +5,16 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdint>
 #include <cstring>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "softtape/graph/format.hpp"
 #include "softtape/ops/create.hpp"
+#include "support/constants.hpp"
 
 namespace test_support {
-
-constexpr softtape::DType kFloats[] = {softtape::DType::float32, softtape::DType::float64};
-
-constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// A constant and a leaf that asks for gradients, float64 unless another dtype is named.
 inline softtape::Tensor numbers(const softtape::NestedNumbers& values,
@@ -28,6 +24,12 @@ inline softtape::Tensor numbers(const softtape::NestedNumbers& values,
 inline softtape::Tensor leaf(const softtape::NestedNumbers& values,
                              softtape::DType dtype = softtape::DType::float64) {
   return softtape::tensor(values, {.dtype = dtype, .requires_grad = true});
+}
+
+/// Normal float64 numbers.
+inline softtape::Tensor random(std::uint64_t seed, const softtape::Shape& shape) {
+  softtape::Rng rng(seed);
+  return softtape::randn(rng, shape, kDouble);
 }
 
 /// Empty when `got` has the shape of `want` and each number is within rtol |want| + atol of it; a

@@ -2,11 +2,11 @@
 
     run_suites.py BUILD [--filter PATTERN] [--built] [--tally FILE]
 
-The programs are those that meson knows. A program of meson suite `doctest` counts by the cases in
-its last line, any other one by its exit code. One that crashes, hangs, leaks or ends without
-that line counts as a failure of its own, so does a case that is skipped. To the tally file goes
-one line `PASSED FAILED` for each program. Exit code 0 when something passed and nothing failed,
-3 when something failed and was counted.
+The programs are those that meson knows; two run at a time. A program of meson suite `doctest`
+counts by the cases in its last line, any other one by its exit code. One that crashes, hangs, leaks
+or ends without that line counts as a failure of its own, so does a case that is skipped. To the
+tally file goes one line `PASSED FAILED` for each program. Exit code 0 when something passed and
+nothing failed, 3 when something failed and was counted.
 """
 
 import argparse
@@ -16,10 +16,12 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 SUMMARY = re.compile(
     r"^\[doctest\] test cases: +(\d+) +\| +(\d+) passed +\| +(\d+) failed +\| +(\d+) skipped", re.M)
 SHOWN_LINES = 120
+AT_A_TIME = 2
 
 
 def known_tests(build):
@@ -29,7 +31,8 @@ def known_tests(build):
 
 
 def run(test, pattern):
-    """Returns the exit code (None after a timeout) and everything the program printed."""
+    """Returns the exit code (None after a timeout), everything the program printed, and seconds."""
+    start = time.monotonic()
     command = list(test["cmd"])
     if pattern is not None:
         command.append("--test-case=" + pattern)
@@ -37,11 +40,12 @@ def run(test, pattern):
         done = subprocess.run(command, env={**os.environ, **test["env"]}, cwd=test["workdir"],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=test["timeout"] or None)
-        return done.returncode, done.stdout.decode(errors="replace")
+        code, output = done.returncode, done.stdout
     except subprocess.TimeoutExpired as late:
-        return None, (late.stdout or b"").decode(errors="replace")
+        code, output = None, late.stdout or b""
     except OSError as error:
-        return 127, str(error)
+        code, output = 127, str(error).encode()
+    return code, output.decode(errors="replace"), time.monotonic() - start
 
 
 def count(test, code, output, filtered):
@@ -82,10 +86,9 @@ def main():
     if arguments.built:
         tests = [test for test in tests if os.path.exists(test["cmd"][0])]
     counts = []
-    for test in tests:
-        start = time.monotonic()
-        code, output = run(test, arguments.filter)
-        seconds = time.monotonic() - start
+    pool = ThreadPoolExecutor(AT_A_TIME)
+    results = pool.map(lambda test: run(test, arguments.filter), tests)
+    for test, (code, output, seconds) in zip(tests, results):
         passed, failed, remark = count(test, code, output, arguments.filter is not None)
         counts.append((passed, failed))
         if passed + failed > 0:

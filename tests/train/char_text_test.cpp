@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "ops/support.hpp"
 #include "softtape/io/file.hpp"
 #include "softtape/ops/shape.hpp"
+#include "support/folder.hpp"
 #include "support/leak_guard.hpp"
 
 using namespace softtape;
@@ -25,15 +25,6 @@ std::string sample_text() {
   for (int i = 0; i < 7; ++i) text += "αβγ abc, caba; αγ 😀 cab bca!\n";
   return text;
 }
-
-std::vector<std::int64_t> numbers(const Tensor& x) { return x.to_vector<std::int64_t>(); }
-
-// A name in the temporary folder; the file, if any, goes when the test ends.
-struct TemporaryFile {
-  std::string path =
-      (std::filesystem::temp_directory_path() / "softtape_char_text_test.txt").string();
-  ~TemporaryFile() { std::filesystem::remove(path); }
-};
 
 }  // namespace
 
@@ -47,11 +38,11 @@ TEST_CASE("text: NumPy's windows over Python's code points") {
   Rng rng(8);
   auto [x, y] = text.batch(4, rng);
   CHECK(x.shape() == Shape{4, 6});
-  CHECK(numbers(x) == golden::char_text::batch_x);
-  CHECK(numbers(y) == golden::char_text::batch_y);
+  CHECK(ops_test::integers(x) == golden::char_text::batch_x);
+  CHECK(ops_test::integers(y) == golden::char_text::batch_y);
   const TokenBatch held_out = text.validation(4);
-  CHECK(numbers(held_out.x) == golden::char_text::validation_x);
-  CHECK(numbers(held_out.y) == golden::char_text::validation_y);
+  CHECK(ops_test::integers(held_out.x) == golden::char_text::validation_x);
+  CHECK(ops_test::integers(held_out.y) == golden::char_text::validation_y);
   CHECK(text.unigram_loss(held_out) == doctest::Approx(golden::char_text::unigram).epsilon(1e-12));
   CHECK(text.bigram_loss(held_out) == doctest::Approx(golden::char_text::bigram).epsilon(1e-12));
 }
@@ -74,8 +65,8 @@ TEST_CASE("text: a text that just fits") {
   const auto text = CharText::from_string("abcd", {.context = 3, .validation = 0});
   Rng rng(0);
   const auto [x, y] = text.batch(2, rng);
-  CHECK(numbers(x) == std::vector<std::int64_t>{0, 1, 2, 0, 1, 2});
-  CHECK(numbers(y) == std::vector<std::int64_t>{1, 2, 3, 1, 2, 3});
+  CHECK(ops_test::integers(x) == std::vector<std::int64_t>{0, 1, 2, 0, 1, 2});
+  CHECK(ops_test::integers(y) == std::vector<std::int64_t>{1, 2, 3, 1, 2, 3});
   CHECK_REFUSED(ValueError, "[CharText] the held-out part must have as many windows: n = 1",
                 text.validation(1));
 }
@@ -86,9 +77,10 @@ TEST_CASE("text: validation windows are different, fixed and of the held-out par
   const auto text = CharText::from_string(alphabet, {.context = 4, .validation = 0.2});
   REQUIRE(text.train_size() == 76);
   const Tensor x = text.validation(15).x;  // as many as there are
-  CHECK(numbers(select(x, 1, 0)) == numbers(arange(text.train_size(), text.train_size() + 15)));
-  CHECK(numbers(text.validation(1).x) == numbers(text.validation(15).x[0]));
-  CHECK(numbers(text.validation(2).y[1]).back() == 94);
+  CHECK(ops_test::integers(select(x, 1, 0)) ==
+        ops_test::integers(arange(text.train_size(), text.train_size() + 15)));
+  CHECK(ops_test::integers(text.validation(1).x) == ops_test::integers(text.validation(15).x[0]));
+  CHECK(ops_test::integers(text.validation(2).y[1]).back() == 94);
   CHECK_REFUSED(ValueError, "[CharText] the held-out part must have as many windows: n = 16",
                 text.validation(16));
   CHECK_REFUSED(ValueError, "[CharText] a size must be at least 1: n = 0", text.validation(0));
@@ -113,20 +105,21 @@ TEST_CASE("text: counting models at the edges") {
 }
 
 TEST_CASE("text: a file gives what its bytes give; bad files are refused with their name") {
-  const TemporaryFile file;
-  write_file(file.path, sample_text());
-  const auto text = CharText::from_file(file.path, {.context = 6});
+  const test_support::Folder folder;
+  const std::string file = folder / "text";
+  write_file(file, sample_text());
+  const auto text = CharText::from_file(file, {.context = 6});
   Rng rng(8);
-  CHECK(numbers(text.batch(4, rng).x) == golden::char_text::batch_x);
+  CHECK(ops_test::integers(text.batch(4, rng).x) == golden::char_text::batch_x);
 
-  const std::string start = "[CharText] '" + file.path + "': ";
-  write_file(file.path, "");
-  CHECK_REFUSED(IoError, start + "there is no text: 0 bytes", CharText::from_file(file.path));
-  write_file(file.path, "abc\xe9 latin 1");
+  const std::string start = "[CharText] '" + file + "': ";
+  write_file(file, "");
+  CHECK_REFUSED(IoError, start + "there is no text: 0 bytes", CharText::from_file(file));
+  write_file(file, "abc\xe9 latin 1");
   CHECK_REFUSED(IoError, start + "the text is not UTF-8: byte 0xe9 at offset 3",
-                CharText::from_file(file.path));
-  CHECK_REFUSED(IoError, "[read_file] '" + file.path + ".missing': ",
-                CharText::from_file(file.path + ".missing"));
+                CharText::from_file(file));
+  CHECK_REFUSED(IoError,
+                "[read_file] '" + file + ".missing': ", CharText::from_file(file + ".missing"));
   CHECK_REFUSED(IoError, "[read_file] '/': ", CharText::from_file("/"));
 }
 

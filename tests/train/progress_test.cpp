@@ -10,8 +10,8 @@
 #include "train/support.hpp"
 
 using namespace softtape;
+using test_support::Folder;
 using train_test::CapturedStderr;
-using train_test::TemporaryFolder;
 
 namespace {
 
@@ -56,8 +56,8 @@ class Terminal {
 }  // namespace
 
 TEST_CASE("progress: lines in a file, without control characters") {
-  const TemporaryFolder folder;
-  CapturedStderr captured(folder.file("stderr"));
+  const Folder folder;
+  CapturedStderr captured(folder / "stderr");
   {
     Progress progress(200, {.label = "fit", .interval = 0}, 100);
     progress.update(150, "loss 2.5");
@@ -75,8 +75,8 @@ TEST_CASE("progress: lines in a file, without control characters") {
 }
 
 TEST_CASE("progress: silent between lines, and when switched off") {
-  const TemporaryFolder folder;
-  CapturedStderr captured(folder.file("stderr"));
+  const Folder folder;
+  CapturedStderr captured(folder / "stderr");
   {
     Progress later(10, {.interval = 3600});
     CHECK_FALSE(later.is_due());
@@ -114,8 +114,8 @@ TEST_CASE("progress: a bar on a terminal, in place, closed at the end") {
 }
 
 TEST_CASE("progress: nothing to do is done") {
-  const TemporaryFolder folder;
-  CapturedStderr captured(folder.file("stderr"));
+  const Folder folder;
+  CapturedStderr captured(folder / "stderr");
   Progress(0, {.interval = 0}).finish();
   CHECK(matches(captured.text(), "train 0/0 \\(100 %\\), \\d+ s\n"));
 }

@@ -15,9 +15,9 @@
 #include "train/support.hpp"
 
 using namespace softtape;
+using test_support::Folder;
 using train_test::Run;
 using train_test::same_files;
-using train_test::TemporaryFolder;
 
 namespace {
 
@@ -70,21 +70,21 @@ TEST_CASE("CKP-001: 100 steps are 50, a checkpoint, a new process and 50 more") 
     train_to(std::string(folder) + "/resumed.st", 100, std::string(folder) + "/half.st");
     return;
   }
-  const TemporaryFolder folder;
-  train_to(folder.file("straight.st"), 100);
-  train_to(folder.file("half.st"), 50);
-  REQUIRE(passes_in_new_process("CKP-001:*", folder.file("")));
-  CHECK(same_files(folder.file("straight.st"), folder.file("resumed.st")));
-  CHECK_FALSE(same_files(folder.file("straight.st"), folder.file("half.st")));
+  const Folder folder;
+  train_to(folder / "straight.st", 100);
+  train_to(folder / "half.st", 50);
+  REQUIRE(passes_in_new_process("CKP-001:*", folder / ""));
+  CHECK(same_files(folder / "straight.st", folder / "resumed.st"));
+  CHECK_FALSE(same_files(folder / "straight.st", folder / "half.st"));
 }
 
 TEST_CASE("resume: from every periodic checkpoint, mid-epoch and between evaluations too") {
-  const TemporaryFolder folder;
-  train_to(folder.file("straight.st"), 30);
+  const Folder folder;
+  train_to(folder / "straight.st", 30);
   for (const std::int64_t at : {1, 7, 13, 24}) {
     CAPTURE(at);
     Run run;
-    TrainerOptions options = settings(run, 30, folder.file("part.st"));
+    TrainerOptions options = settings(run, 30, folder / "part.st");
     Trainer* self = nullptr;
     options.callbacks = {[&](const TrainStep& s) {
       if (s.step + 1 == at) self->stop();
@@ -92,24 +92,24 @@ TEST_CASE("resume: from every periodic checkpoint, mid-epoch and between evaluat
     Trainer trainer(run.optimizer, run.loss(), options);
     self = &trainer;
     CHECK(trainer.run().steps == at);
-    train_to(folder.file("resumed.st"), 30, folder.file("part.st"));
-    CHECK(same_files(folder.file("straight.st"), folder.file("resumed.st")));
+    train_to(folder / "resumed.st", 30, folder / "part.st");
+    CHECK(same_files(folder / "straight.st", folder / "resumed.st"));
   }
 }
 
 TEST_CASE("DET-001: the same seed gives the same bits, another seed does not") {
-  const TemporaryFolder folder;
-  train_to(folder.file("a.st"), 40);
-  train_to(folder.file("b.st"), 40);
-  CHECK(same_files(folder.file("a.st"), folder.file("b.st")));
+  const Folder folder;
+  train_to(folder / "a.st", 40);
+  train_to(folder / "b.st", 40);
+  CHECK(same_files(folder / "a.st", folder / "b.st"));
   Run run(8);
-  Trainer trainer(run.optimizer, run.loss(), settings(run, 40, folder.file("c.st")));
+  Trainer trainer(run.optimizer, run.loss(), settings(run, 40, folder / "c.st"));
   trainer.run();
-  CHECK_FALSE(same_files(folder.file("a.st"), folder.file("c.st")));
+  CHECK_FALSE(same_files(folder / "a.st", folder / "c.st"));
 }
 
 TEST_CASE("determinism: one thread and two give the same bits [thread]") {
-  const TemporaryFolder folder;
+  const Folder folder;
   // Large enough for products and row ops of several chunks.
   const auto train = [&](int threads, const std::string& checkpoint) {
     const test_support::ThreadCount count(threads);
@@ -132,9 +132,9 @@ TEST_CASE("determinism: one thread and two give the same bits [thread]") {
         options);
     trainer.run();
   };
-  train(1, folder.file("one.st"));
-  train(2, folder.file("two.st"));
-  CHECK(same_files(folder.file("one.st"), folder.file("two.st")));
+  train(1, folder / "one.st");
+  train(2, folder / "two.st");
+  CHECK(same_files(folder / "one.st", folder / "two.st"));
 }
 
 TEST_CASE("memory: flat over 10,000 steps") {

@@ -1,5 +1,5 @@
-// What the tests of training share: a small task with every source of randomness, a folder that
-// goes away, stderr in a file, and the bits of a whole run.
+// What the tests of training share: a small task with every source of randomness, stderr in a
+// file, and the bits of a whole run.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -22,25 +21,9 @@
 #include "softtape/train/batches.hpp"
 #include "softtape/train/trainer.hpp"
 #include "support/compare.hpp"
+#include "support/folder.hpp"
 
 namespace train_test {
-
-/// A new folder under the temporary one, removed with all it holds.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "softtape.XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 /// While it lives, stderr goes to a file.
 class CapturedStderr {

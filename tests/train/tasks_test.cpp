@@ -21,8 +21,6 @@ std::vector<std::int64_t> joined(const Tensor& a, const Tensor& b) {
   return cat({a, b}).to_vector<std::int64_t>();
 }
 
-std::vector<std::int64_t> numbers(const Tensor& x) { return x.to_vector<std::int64_t>(); }
-
 }  // namespace
 
 TEST_CASE("recall: NumPy's draws, one batch after the other") {
@@ -50,7 +48,7 @@ TEST_CASE("recall: the keys of a row are distinct, the slot holds query and targ
   const RecallBatch b = task.sample(64, rng);
   REQUIRE(b.keys.shape() == Shape{64, 16});
   for (std::int64_t i = 0; i < 64; ++i) {
-    auto row = numbers(b.keys[i]);
+    auto row = ops_test::integers(b.keys[i]);
     const auto slot = static_cast<std::int64_t>(b.slot[i].item());
     CHECK(b.query[i].item() == b.keys[i][slot].item());
     CHECK(b.target[i].item() == b.values[i][slot].item());
@@ -64,7 +62,7 @@ TEST_CASE("recall: the keys of a row are distinct, the slot holds query and targ
 TEST_CASE("recall: one pair, and as many pairs as keys") {
   Rng rng(0);
   const RecallBatch one = RecallTask({.length = 1, .keys = 1, .values = 1}).sample(2, rng);
-  CHECK(numbers(one.target) == std::vector<std::int64_t>{0, 0});
+  CHECK(ops_test::integers(one.target) == std::vector<std::int64_t>{0, 0});
   CHECK(RecallTask({.length = 4, .keys = 4}).sample(1, rng).keys.shape() == Shape{1, 4});
 }
 
@@ -75,8 +73,8 @@ TEST_CASE("copy: NumPy's draws; the second half is wanted") {
   const auto [x, y] = task.sample(2, rng);
   CHECK(task.vocab() == 6);
   CHECK(x.shape() == Shape{2, task.context()});
-  CHECK(numbers(x) == golden::tasks::copy_x);
-  CHECK(numbers(y) == golden::tasks::copy_y);
+  CHECK(ops_test::integers(x) == golden::tasks::copy_x);
+  CHECK(ops_test::integers(y) == golden::tasks::copy_y);
   CHECK(cross_entropy_count(y, kIgnore) == 2 * 3);
 }
 
@@ -84,8 +82,8 @@ TEST_CASE("copy: one symbol is an x of symbol and separator") {
   const CopyTask task({.length = 1, .vocab = 1});
   Rng rng(0);
   const auto [x, y] = task.sample(1, rng);
-  CHECK(numbers(x) == std::vector<std::int64_t>{0, 1});
-  CHECK(numbers(y) == std::vector<std::int64_t>{kIgnore, 0});
+  CHECK(ops_test::integers(x) == std::vector<std::int64_t>{0, 1});
+  CHECK(ops_test::integers(y) == std::vector<std::int64_t>{kIgnore, 0});
 }
 
 TEST_CASE("induction: NumPy's draws; what the first block foretells is wanted") {
@@ -95,8 +93,8 @@ TEST_CASE("induction: NumPy's draws; what the first block foretells is wanted") 
   const auto [x, y] = task.sample(2, rng);
   CHECK(task.vocab() == 12);
   CHECK(x.shape() == Shape{2, task.context()});
-  CHECK(numbers(x) == golden::tasks::induction_x);
-  CHECK(numbers(y) == golden::tasks::induction_y);
+  CHECK(ops_test::integers(x) == golden::tasks::induction_x);
+  CHECK(ops_test::integers(y) == golden::tasks::induction_y);
   CHECK(cross_entropy_count(y, kIgnore) == 2 * 2);
 }
 

@@ -13,12 +13,12 @@
 #include "train/support.hpp"
 
 using namespace softtape;
+using test_support::Folder;
 using test_support::kInf;
 using test_support::kNaN;
 using train_test::kSilent;
 using train_test::Run;
 using train_test::Square;
-using train_test::TemporaryFolder;
 
 TEST_CASE("DIV-001: a loss that overflows ends the run before the step, and says so") {
   Square f;
@@ -45,12 +45,12 @@ TEST_CASE("DIV-001: a loss that overflows ends the run before the step, and says
 }
 
 TEST_CASE("trainer: a gradient that is not finite is named, and nothing is updated") {
-  const TemporaryFolder folder;
+  const Folder folder;
   Tensor a = test_support::leaf({1.0, 2.0}).named("a");
   Tensor b = test_support::leaf({0.0, 4.0}).named("b");
   Adam optimizer({a, b}, {.lr = 0.1});
   TrainerOptions options{.steps = 9, .clip_norm = 1, .progress = kSilent};
-  options.last_checkpoint = folder.file("last.st");
+  options.last_checkpoint = folder / "last.st";
   Trainer trainer(
       optimizer,
       [&](std::int64_t step) {
@@ -70,11 +70,11 @@ TEST_CASE("trainer: a gradient that is not finite is named, and nothing is updat
 }
 
 TEST_CASE("trainer: parameters that are not finite are no success, and are not saved") {
-  const TemporaryFolder folder;
+  const Folder folder;
   Tensor x = test_support::leaf(1e10).named("x");
   SGD optimizer({x}, {.lr = 1e30});
   TrainerOptions options{.steps = 1, .progress = kSilent};
-  options.last_checkpoint = folder.file("last.st");
+  options.last_checkpoint = folder / "last.st";
   Trainer trainer(
       optimizer, [&](std::int64_t) { return mul(x, -1e290); }, options);
   const TrainResult result = trainer.run();
@@ -123,7 +123,7 @@ TEST_CASE("trainer: higher can be better, and a small gain is none") {
 }
 
 TEST_CASE("trainer: best and last checkpoint hold the best and the last state") {
-  const TemporaryFolder folder;
+  const Folder folder;
   Square f;
   SGD optimizer({f.x}, {.lr = 0.75});
   TrainerOptions options{.steps = 4, .progress = kSilent};
@@ -132,8 +132,8 @@ TEST_CASE("trainer: best and last checkpoint hold the best and the last state") 
         {"distance", std::abs(f.x.item() + 0.5) + (step == 4 ? 9 : 0)}};  // x: 1, -0.5, 0.25 ...
   };
   options.evaluate_every = 1;
-  options.best_checkpoint = folder.file("best.st");
-  options.last_checkpoint = folder.file("last.st");
+  options.best_checkpoint = folder / "best.st";
+  options.last_checkpoint = folder / "last.st";
   Trainer trainer(optimizer, f.loss(), options);
   const TrainResult result = trainer.run();
   CHECK(result.best_step == 1);
@@ -154,12 +154,12 @@ TEST_CASE("trainer: best and last checkpoint hold the best and the last state") 
 }
 
 TEST_CASE("trainer: Ctrl-C ends the run after the update, saved, and a resumed run goes on") {
-  const TemporaryFolder folder;
+  const Folder folder;
   std::signal(SIGINT, SIG_DFL);  // a shell may have started this program with it ignored
   std::signal(SIGTERM, SIG_DFL);
   for (const int number : {SIGINT, SIGTERM}) {
     Run run;
-    TrainerOptions options{.steps = 20, .last_checkpoint = folder.file("last.st")};
+    TrainerOptions options{.steps = 20, .last_checkpoint = folder / "last.st"};
     options.callbacks = {[&](const TrainStep& s) {
       if (s.step == 6) std::raise(number);
     }};

@@ -12,12 +12,12 @@
 #include "train/support.hpp"
 
 using namespace softtape;
+using test_support::Folder;
 using test_support::kInf;
 using test_support::kNaN;
 using train_test::kSilent;
 using train_test::Run;
 using train_test::Square;
-using train_test::TemporaryFolder;
 
 TEST_CASE("trainer: a step is loss, backward, update, schedule; the history tells of each") {
   const test_support::LeakGuard guard;
@@ -191,13 +191,13 @@ TEST_CASE("trainer: clipping is that of clip_grad_norm_, and reports the norm be
 }
 
 TEST_CASE("trainer: progress lines carry the loss and what is monitored") {
-  const TemporaryFolder folder;
+  const Folder folder;
   Square f;
   SGD optimizer({f.x}, {.lr = 0.25});
   TrainerOptions options{.steps = 2, .progress = {.interval = 0}};
   options.evaluate = [](std::int64_t) -> Metrics { return {{"val_loss", 1.5}}; };
   Trainer trainer(optimizer, f.loss(), options);
-  train_test::CapturedStderr captured(folder.file("stderr"));
+  train_test::CapturedStderr captured(folder / "stderr");
   trainer.run();
   const std::string text = captured.text();
   CHECK_MESSAGE(text.rfind("train 1/2 (50 %), ", 0) == 0, text);
@@ -285,30 +285,30 @@ TEST_CASE("trainer: options that make no sense are refused, and change no rate")
 
 TEST_CASE(
     "trainer: a checkpoint that cannot be written or is foreign is an error, nothing changes") {
-  const TemporaryFolder folder;
+  const Folder folder;
   Square f;
   SGD optimizer({f.x}, {.lr = 0.1});
   TrainerOptions options{.steps = 1, .progress = kSilent};
-  options.last_checkpoint = folder.file("no/such/folder/last.st");
+  options.last_checkpoint = folder / "no/such/folder/last.st";
   Trainer trainer(optimizer, f.loss(), options);
   CHECK_THROWS_AS(trainer.run(), IoError);
   CHECK(trainer.step() == 1);
   const double x = f.x.item();
-  CHECK_THROWS_AS(trainer.resume(folder.file("missing.st")), IoError);
-  write_file(folder.file("foreign.st"), "hello");
-  CHECK_THROWS_AS(trainer.resume(folder.file("foreign.st")), IoError);
+  CHECK_THROWS_AS(trainer.resume(folder / "missing.st"), IoError);
+  write_file(folder / "foreign.st", "hello");
+  CHECK_THROWS_AS(trainer.resume(folder / "foreign.st"), IoError);
   Run run;
   Trainer other(run.optimizer, run.loss(),
-                run.options({.steps = 1, .last_checkpoint = folder.file("other.st")}));
+                run.options({.steps = 1, .last_checkpoint = folder / "other.st"}));
   other.run();
-  CHECK_THROWS_AS(trainer.resume(folder.file("other.st")), ValueError);
+  CHECK_THROWS_AS(trainer.resume(folder / "other.st"), ValueError);
   const Tensor pair = test_support::leaf({1.0, 2.0}).named("x");
   SGD of_pair({pair}, {.lr = 0.1});
   Trainer(of_pair, [&](std::int64_t) { return sum(square(pair)); },
-          {.steps = 1, .last_checkpoint = folder.file("pair.st"), .progress = kSilent})
+          {.steps = 1, .last_checkpoint = folder / "pair.st", .progress = kSilent})
       .run();
   const std::string wide =
-      ops_test::refusal<ShapeError>([&] { trainer.resume(folder.file("pair.st")); });
+      ops_test::refusal<ShapeError>([&] { trainer.resume(folder / "pair.st"); });
   CHECK_MESSAGE(test_support::contains(wide, "x is () here, (2,) there"), wide);
   CHECK(f.x.item() == x);
   CHECK(trainer.step() == 1);
