@@ -5,7 +5,6 @@
 build_packages=(g++ meson ninja-build pkg-config libeigen3-dev libfmt-dev python3
                 libcli11-dev nlohmann-json3-dev gnuplot-nox)
 test_packages=(doctest-dev cmake clang libclang-rt-dev libomp-dev clang-format-14)
-bench_packages=(libbenchmark-dev)
 
 say() { printf '%s\n' "$*"; }
 
