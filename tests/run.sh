@@ -14,7 +14,8 @@ Suites (all but the last when none is named):
   tsan      clang++ with the thread sanitizer: test cases with [thread] in their name
   laws      the whole main experiment, `starvation --full`: only when named, it takes minutes
 
-All of them take 10 to 15 minutes on two cores the first time, less with ccache. Logs are build/NAME.log. Exit code 0 when something passed and nothing failed.'
+All of them take about 15 minutes on two cores the first time, less with ccache. Logs are
+build/NAME.log. Exit code 0 when something passed and nothing failed.'
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
@@ -76,8 +77,8 @@ leave_out() {
 }
 
 # build_and_run NAME COMMAND...: COMMAND sets up build/NAME; builds it (or the programs that
-# `build_targets` names) and runs its test programs with what
-# `run_arguments` holds. A build that fails counts as one failure.
+# `build_targets` names) and runs its test programs with what `run_arguments` holds. A build that
+# fails counts as one failure.
 build_and_run() {
   local name=$1
   shift
