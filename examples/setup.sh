@@ -58,6 +58,6 @@ configure() {
 
 # The build that is tested most and that the consumers install: both libraries, for this machine.
 configure_release() {
-  configure "$root/build/release" -Dnative=true -Ddefault_library=both -Dunity=on -Dunity_size=4 \
+  configure "$root/build/release" -Dnative=true -Ddefault_library=both -Dunity=on -Dunity_size=10 \
     --prefix="$root/build/prefix" --libdir=lib -Dpkgconfig.relocatable=true
 }

@@ -8,8 +8,8 @@ Suites (all but the last when none is named):
   format    clang-format 14 has nothing to change
   release   g++, optimised for this machine: every test program
   consumer  programs that use the library installed and as a subproject
-  asan      clang++, no -march, threads of OpenMP, warnings are errors, with the address, leak and
-            undefined-behaviour sanitizers: every test program
+  asan      clang++, no -march, warnings are errors, with the address, leak and undefined-behaviour
+            sanitizers: every test program but whole trainings
   fuzz      libFuzzer on the readers of files, a few seconds for each
   tsan      clang++ with the thread sanitizer: test cases with [thread] in their name
   laws      the whole main experiment, `starvation --full`: only when named, it takes minutes
@@ -126,14 +126,13 @@ run_consumer() {
   tests/consumer/run.sh "$build" "$tally"
 }
 
-# Ten files at a time: most of what a compiler reads is headers. (The release build, which is made
-# again at each change of a file, takes four at a time.)
+# Ten files at a time: most of what a compiler reads is headers.
 unity=(-Dunity=on -Dunity_size=10)
 
 # One build is all that clang is asked: its warnings, code for any processor, and what the
 # sanitizers see. (g++ takes five times as long over the instrumented tests.)
 configure_asan() {
-  CXX=clang++ configure "$build/asan" "${unity[@]}" -Dopenmp=enabled -Dwerror=true \
+  CXX=clang++ configure "$build/asan" "${unity[@]}" -Dwerror=true \
     -Dbuildtype=debugoptimized -Doptimization=1 -Ddefault_library=static -Dexamples=false \
     -Db_sanitize=address,undefined -Db_lundef=false \
     -Dcpp_args='-gline-tables-only -fno-omit-frame-pointer -fno-sanitize-recover=all'

@@ -7,8 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <new>
 
 #include "attention/fused.hpp"
 #include "base/loops.hpp"
@@ -45,23 +43,6 @@ class Scratch {
   T* next_;
   void* block_;
 };
-
-/// Runs body(begin, end) over [0, count) in parallel, several short tasks to a chunk. A body that
-/// finds no memory for its scratch must not throw out of a parallel loop: it throws afterwards.
-template <class F>
-void for_tasks(std::int64_t count, double cost, F&& body) {
-  constexpr double kWorthAThread = 2e5;  // multiply-adds
-  const auto grain = static_cast<std::int64_t>(std::max(1.0, kWorthAThread / std::max(1.0, cost)));
-  std::atomic<bool> no_memory{false};
-  for_ranges(count, grain, [&](std::int64_t begin, std::int64_t end) {
-    try {
-      body(begin, end);
-    } catch (const std::bad_alloc&) {
-      no_memory = true;
-    }
-  });
-  if (no_memory) throw std::bad_alloc();
-}
 
 inline std::int64_t query_blocks(const FusedProblem& p) {
   return (p.n + kTileQueries - 1) / kTileQueries;

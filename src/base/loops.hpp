@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <new>
 
 #include "softtape/base/parallel.hpp"
 
@@ -25,6 +27,23 @@ void for_ranges(std::int64_t n, std::int64_t grain, F&& f) {
 /// Rows of a loop whose rows cost `row_cost` element operations each.
 inline std::int64_t row_grain(std::int64_t row_cost) {
   return std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, row_cost));
+}
+
+/// Runs body(begin, end) over [0, count) in parallel, several short tasks to a chunk. A body that
+/// finds no memory for its scratch must not throw out of a parallel loop: it throws afterwards.
+template <class F>
+void for_tasks(std::int64_t count, double cost, F&& body) {
+  constexpr double kWorthAThread = 2e5;  // multiply-adds
+  const auto grain = static_cast<std::int64_t>(std::max(1.0, kWorthAThread / std::max(1.0, cost)));
+  std::atomic<bool> no_memory{false};
+  for_ranges(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    try {
+      body(begin, end);
+    } catch (const std::bad_alloc&) {
+      no_memory = true;
+    }
+  });
+  if (no_memory) throw std::bad_alloc();
 }
 
 }  // namespace softtape::detail

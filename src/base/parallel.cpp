@@ -13,6 +13,7 @@
 
 #ifdef __linux__
 #include <sched.h>
+#include <unistd.h>
 #endif
 #ifdef _OPENMP
 #include <omp.h>
@@ -25,12 +26,12 @@
 namespace softtape {
 namespace {
 
-// Those that this process may run on.
+// Those that this process's first thread may run on.
 int processors() {
 #ifdef __linux__
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  if (sched_getaffinity(getpid(), sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
 #endif
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
@@ -91,7 +92,7 @@ void run_chunks(std::int64_t chunks, void (*body)(void*, std::int64_t), void* co
   static std::atomic_flag busy = ATOMIC_FLAG_INIT;
   const int threads = static_cast<int>(std::min<std::int64_t>(num_threads(), chunks));
   if (threads > 1 && !inside_a_region() && !busy.test_and_set(std::memory_order_acquire)) {
-    run_on_threads(threads, chunks, body, context);
+    run_on_threads(threads, chunks, body, context);  // throws nothing
     busy.clear(std::memory_order_release);
     return;
   }

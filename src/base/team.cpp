@@ -1,7 +1,8 @@
 #include "base/team.hpp"
 
+#include <algorithm>
 #include <chrono>
-#include <system_error>
+#include <exception>
 #include <thread>
 
 namespace softtape::detail {
@@ -32,31 +33,29 @@ bool spin(Ready ready) {
 
 void Team::run(int threads, std::int64_t chunks, void (*body)(void*, std::int64_t), void* context) {
   grow(threads - 1);
-  wanted_ = threads - 1;
+  const auto seats = static_cast<std::uint32_t>(std::min(threads - 1, 0xffff));
   chunks_ = chunks;
   body_ = body;
   context_ = context;
   next_.store(0, std::memory_order_relaxed);
-  gate_.store(kOpen, std::memory_order_release);
+  gate_.store(seats * kSeat, std::memory_order_release);
   regions_.fetch_add(1);
-  regions_.notify_all();
+  for (std::uint32_t i = 0; i < seats; ++i) regions_.notify_one();
   work();
-  gate_.fetch_sub(kOpen, std::memory_order_acq_rel);
+  gate_.fetch_and(kSeat - 1, std::memory_order_acq_rel);  // nobody enters any more
   const auto all_left = [&] { return gate_.load(std::memory_order_acquire) == 0; };
   while (!spin(all_left)) std::this_thread::yield();
 }
 
 void Team::grow(int workers) {
-  if (size_ >= workers) return;
   try {
-    for (; size_ < workers; ++size_) std::thread([this] { serve(); }).detach();
-  } catch (const std::system_error&) {
-    // No more threads are to be had: those there are do the work.
+    for (; size_ < std::min(workers, most_); ++size_) std::thread([this] { serve(); }).detach();
+  } catch (const std::exception&) {
+    most_ = size_;  // no more threads or memory are to be had: those there are do the work
   }
 }
 
 void Team::serve() {
-  const int index = joined_.fetch_add(1, std::memory_order_relaxed);
   std::uint32_t seen = 0;
   for (;;) {
     if (!spin([&] { return regions_.load(std::memory_order_relaxed) != seen; })) {
@@ -64,15 +63,15 @@ void Team::serve() {
     }
     seen = regions_.load();
     if (!enter()) continue;
-    if (index < wanted_) work();
+    work();
     gate_.fetch_sub(1, std::memory_order_release);
   }
 }
 
 bool Team::enter() {
   std::uint32_t gate = gate_.load(std::memory_order_relaxed);
-  while (gate >= kOpen) {
-    if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire,
+  while (gate >= kSeat) {
+    if (gate_.compare_exchange_weak(gate, gate - kSeat + 1, std::memory_order_acquire,
                                     std::memory_order_relaxed)) {
       return true;
     }
@@ -80,7 +79,7 @@ bool Team::enter() {
   return false;
 }
 
-void Team::work() {
+void Team::work() noexcept {
   for (std::int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < chunks_;) {
     body_(context_, i);
   }

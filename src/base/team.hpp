@@ -3,36 +3,37 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 
 namespace softtape::detail {
 
 /// Runs the chunks of one parallel region at a time. The caller takes chunks itself until none is
-/// left and then waits only for those that are being worked on: on a machine that others use too, a
+/// left and then waits only for workers that have entered: on a machine that others use too, a
 /// barrier of all threads would cost a time slice per region whenever one of them is not running.
-/// Workers start when first needed and stay until the process ends; a forked child has none, and
-/// its caller does all the work.
+/// Workers start when first needed and stay until the process ends. A forked child has none of its
+/// parent's: its caller does their work.
 class Team {
  public:
   /// Calls body(context, i) for i in [0, chunks) on up to `threads` threads, the caller's included.
+  /// A body that throws ends the process.
   void run(int threads, std::int64_t chunks, void (*body)(void*, std::int64_t), void* context);
 
  private:
   void grow(int workers);
   void serve();
   bool enter();
-  void work();
+  void work() noexcept;
 
-  // Open or not, and how many workers are inside: while it is not 0, the region's facts below
-  // stand.
-  static constexpr std::uint32_t kOpen = 1u << 31;
+  // Seats that workers may still take (above bit 16) and how many workers are inside (below it).
+  // While it is not 0, the region's facts at the end stand.
+  static constexpr std::uint32_t kSeat = 1u << 16;
   std::atomic<std::uint32_t> gate_{0};
   std::atomic<std::uint32_t> regions_{0};  // begun so far: what sleeping workers wait for
-  std::atomic<std::int64_t> next_{0};      // the first chunk nobody has taken
-  std::atomic<int> joined_{0};
   int size_ = 0;
+  int most_ = std::numeric_limits<int>::max();  // workers that the system lets us have
 
-  int wanted_ = 0;  // workers that may take part
-  std::int64_t chunks_ = 0;
+  alignas(64) std::atomic<std::int64_t> next_{0};  // the first chunk nobody has taken
+  alignas(64) std::int64_t chunks_ = 0;
   void (*body_)(void*, std::int64_t) = nullptr;
   void* context_ = nullptr;
 };

@@ -43,29 +43,40 @@ void add_product(const Tensor& sum, const Tensor& x, const Tensor& factor, std::
   }
 }
 
+// One number or one for each element, for an input of the shape of gy, in a pass that only
+// computes.
+bool plain(const VjpState& pass, const Node& input, const Tensor& factor) {
+  const Shape& by = shape_of(factor);
+  return !t_grad_enabled && !pass.anomaly && shape_of(pass.gy) == input.shape &&
+         (by == input.shape || by.rank() == 0);
+}
+
 }  // namespace
 
+bool add_to_sum(Vjp& r, int i, const Tensor& factor) {
+  VjpState& pass = VjpState::of(r);
+  const Node& input = *pass.edge(i).node;
+  const Entry* arrived = pass.find(input);
+  if (!arrived || !arrived->gradient.defined() || !sole_owner(arrived->gradient) ||
+      !plain(pass, input, factor)) {
+    return false;
+  }
+  const std::int64_t n = input.shape.numel();
+  input.dtype == DType::float32 ? add_product<float>(arrived->gradient, pass.gy, factor, n)
+                                : add_product<double>(arrived->gradient, pass.gy, factor, n);
+  return true;
+}
+
 void set_product(Vjp& r, int i, const Tensor& factor, Upstream gy) {
+  if (add_to_sum(r, i, factor)) return;
   VjpState& pass = VjpState::of(r);
   Node& input = *pass.edge(i).node;
-  const Node& upstream = *TensorAccess::node(pass.gy);
-  const Node& by = *TensorAccess::node(factor);
-  const bool plain = !t_grad_enabled && !pass.anomaly && upstream.shape == input.shape &&
-                     (by.shape == input.shape || by.shape.rank() == 0);
-  if (plain) {
+  if (gy == Upstream::done && sole_owner(pass.gy) && plain(pass, input, factor)) {
     const std::int64_t n = input.shape.numel();
-    const Tensor& sum = pass.enter(input).gradient;
-    if (sum.defined() && sole_owner(sum)) {
-      input.dtype == DType::float32 ? add_product<float>(sum, pass.gy, factor, n)
-                                    : add_product<double>(sum, pass.gy, factor, n);
-      return;
-    }
-    if (gy == Upstream::done && sole_owner(pass.gy)) {
-      input.dtype == DType::float32 ? scale<float>(pass.gy, factor, n)
-                                    : scale<double>(pass.gy, factor, n);
-      pass.deliver(input, std::move(pass.gy));
-      return;
-    }
+    input.dtype == DType::float32 ? scale<float>(pass.gy, factor, n)
+                                  : scale<double>(pass.gy, factor, n);
+    pass.deliver(input, std::move(pass.gy));
+    return;
   }
   set_summed(r, i, mul(pass.gy, factor));
 }

@@ -19,12 +19,15 @@ inline void set_summed(Vjp& r, int i, Tensor gx) {
   }
 }
 
+/// For rules: adds gy * factor straight to what has arrived at input i, which needs it. False where
+/// nothing has, where shapes differ, or where somebody could see the difference.
+bool add_to_sum(Vjp& r, int i, const Tensor& factor);
+
 /// Whether a rule still reads gy after this.
 enum class Upstream { kept, done };
 
-/// For rules: gives input i, which needs it, gy * factor, summed to its own shape. Where nobody can
-/// see the difference, the product is added straight to what has arrived at the input, or takes the
-/// place of gy.
+/// For rules: gives input i, which needs it, gy * factor, summed to its own shape; in the memory of
+/// gy where nobody can see the difference.
 void set_product(Vjp& r, int i, const Tensor& factor, Upstream gy);
 
 }  // namespace softtape::detail

@@ -10,6 +10,7 @@
 
 namespace softtape {
 
+using detail::add_to_sum;
 using detail::OperandPair;
 using detail::set_product;
 using detail::set_summed;
@@ -72,11 +73,11 @@ const OpInfo kSub{"sub", [](Vjp& r) {
 
 const OpInfo kMul{"mul",
                   [](Vjp& r) {
-                    const bool first = r.needs(0);
-                    if (r.needs(1)) {
-                      set_product(r, 1, r.x(0), first ? Upstream::kept : Upstream::done);
+                    const bool second = r.needs(1) && !add_to_sum(r, 1, r.x(0));
+                    if (r.needs(0)) {
+                      set_product(r, 0, r.x(1), second ? Upstream::kept : Upstream::done);
                     }
-                    if (first) set_product(r, 0, r.x(1), Upstream::done);
+                    if (second) set_product(r, 1, r.x(0), Upstream::done);
                   },
                   saves_inputs};
 

@@ -78,30 +78,30 @@ constexpr auto small_products(std::integer_sequence<int, M...>) {
 }
 
 template <class T>
-void product_by_loops(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
-                      std::int64_t n, std::int64_t k, std::int64_t m) {
+void product_by_loops(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t n,
+                      std::int64_t k, std::int64_t m) {
   static constexpr auto kProducts = small_products<T>(std::make_integer_sequence<int, 16>());
   const std::int64_t a_row = a.transposed ? 1 : a.stride;
   const std::int64_t a_column = a.transposed ? a.stride : 1;
   if (m <= 16) {
-    kProducts[static_cast<std::size_t>(m - 1)](a.data, a_row, a_column, b, c, c_stride, n, k);
+    kProducts[static_cast<std::size_t>(m - 1)](a.data, a_row, a_column, b, c, m, n, k);
     return;
   }
   for (std::int64_t j = 0; j < m; j += 16) {
     const std::int64_t width = std::min<std::int64_t>(16, m - j);
     const MatrixRef<T> columns{b.data + (b.transposed ? j * b.stride : j), b.stride, b.transposed};
-    kProducts[static_cast<std::size_t>(width - 1)](a.data, a_row, a_column, columns, c + j,
-                                                   c_stride, n, k);
+    kProducts[static_cast<std::size_t>(width - 1)](a.data, a_row, a_column, columns, c + j, m, n,
+                                                   k);
   }
 }
 
-// The part of b that one pass over the rows of a reads: it stays in the innermost cache.
+// Rows and columns of b that one pass over the rows of a reads: they stay in the innermost cache.
 constexpr std::int64_t kDepth = 128;
 template <class T>
 constexpr std::int64_t kPanel = 256 / sizeof(T);
 
-/// b[depth_from..][from..] as the right side of a tile product: where it lies, or, where its rows
-/// are columns or no whole packets, copied.
+/// `rows` by `columns` numbers of b from (row, column) on, as the right side of a tile product:
+/// where they lie, or copied where they are columns or no whole packets.
 template <class T>
 struct Panel {
   const T* data;
@@ -134,8 +134,8 @@ void add_tile(bool a_transposed, const TileProduct<T>& tile) {
 }
 
 template <class T>
-void product_by_tiles(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
-                      std::int64_t n, std::int64_t k, std::int64_t m) {
+void product_by_tiles(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t n,
+                      std::int64_t k, std::int64_t m) {
   alignas(64) T copy[kDepth * kPanel<T>];
   for (std::int64_t p = 0; p == 0 || p < k; p += kDepth) {
     const std::int64_t depth = std::min(kDepth, k - p);
@@ -147,7 +147,7 @@ void product_by_tiles(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::i
                                 .b = panel.data,
                                 .b_stride = panel.stride,
                                 .c = c + j,
-                                .c_stride = c_stride,
+                                .c_stride = m,
                                 .rows = n,
                                 .columns = columns,
                                 .depth = depth};
@@ -170,29 +170,33 @@ void dot_rows(const T* rows, std::int64_t stride, const T* x, T* y, std::int64_t
 }
 
 template <class T>
-void product(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t c_stride,
-             std::int64_t n, std::int64_t k, std::int64_t m) {
+void product(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::int64_t n, std::int64_t k,
+             std::int64_t m) {
   if (n == 0 || m == 0) return;
-  if (m == 1 && c_stride == 1 && !a.transposed && (b.transposed || b.stride == 1)) {
+  const bool b_contiguous = b.transposed || b.stride == 1;
+  if (m == 1 && b_contiguous && !a.transposed) {
     dot_rows(a.data, a.stride, b.data, c, n, k);
+  } else if (m == 1 && b_contiguous) {
+    // The transpose of both sides: its row is read as a lies.
+    product_by_tiles(MatrixRef<T>{b.data, k}, MatrixRef<T>{a.data, a.stride}, c, 1, k, n);
   } else if (n == 1 && b.transposed && (!a.transposed || a.stride == 1)) {
     dot_rows(b.data, b.stride, a.data, c, m, k);
   } else if (n * k * m <= kSmall && m <= kSmallColumns && k * 16 <= kSmall) {
-    product_by_loops(a, b, c, c_stride, n, k, m);
+    product_by_loops(a, b, c, n, k, m);
   } else {
-    product_by_tiles(a, b, c, c_stride, n, k, m);
+    product_by_tiles(a, b, c, n, k, m);
   }
 }
 
 }  // namespace
 
-void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::int64_t c_stride,
-          std::int64_t n, std::int64_t k, std::int64_t m) {
-  product(a, b, c, c_stride, n, k, m);
+void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::int64_t n,
+          std::int64_t k, std::int64_t m) {
+  product(a, b, c, n, k, m);
 }
-void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t c_stride,
-          std::int64_t n, std::int64_t k, std::int64_t m) {
-  product(a, b, c, c_stride, n, k, m);
+void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t n,
+          std::int64_t k, std::int64_t m) {
+  product(a, b, c, n, k, m);
 }
 
 }  // namespace softtape::detail

@@ -1,4 +1,4 @@
-// One matrix product over plain memory, the way every product of the library goes.
+// One matrix product over plain memory: what matmul is made of.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@ struct MatrixRef {
   bool transposed = false;
 };
 
-/// c = a b; a is (n, k), b is (k, m) as used, c is row-major with `c_stride`.
+/// c = a b; a is (n, k), b is (k, m) as used, c is (n, m), row-major.
 /// Runs on the calling thread. Fixed summation order for given sizes.
-void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::int64_t c_stride,
-          std::int64_t n, std::int64_t k, std::int64_t m);
-void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t c_stride,
-          std::int64_t n, std::int64_t k, std::int64_t m);
+void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::int64_t n,
+          std::int64_t k, std::int64_t m);
+void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t n,
+          std::int64_t k, std::int64_t m);
 
 /// Rows of a product that one chunk of a parallel loop computes. Where b (k, m) stays in cache from
 /// one chunk to the next: as few as are worth a chunk, so that every thread has its share.

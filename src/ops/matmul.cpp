@@ -105,7 +105,7 @@ void multiply_rows(const T* a, bool transpose_a, const detail::MatrixRef<T>& b, 
   const std::int64_t a_stride = transpose_a ? s.n : s.k;
   detail::gemm(
       detail::MatrixRef<T>{a + (transpose_a ? begin : begin * a_stride), a_stride, transpose_a}, b,
-      y + begin * s.m, s.m, rows, s.k, s.m);
+      y + begin * s.m, rows, s.k, s.m);
 }
 
 // Chunks: several small products, or a block of rows of a large one.
@@ -115,14 +115,18 @@ template <class T>
   const Shape batch = s.single ? Shape{} : leading(y.shape());
   const detail::BroadcastPlan plan(batch, s.single ? Shape{} : leading(a.shape()),
                                    s.single ? Shape{} : leading(b.shape()));
-  const std::int64_t rows = detail::gemm_rows(s.k, s.m);
-  const std::int64_t blocks = std::max<std::int64_t>(1, (s.n + rows - 1) / rows);
+  // A block of rows transposes what it needs of b; where all blocks share one, it is done for all.
+  const bool turn_each = options.transpose_b && !s.single;
+  const std::int64_t rows =
+      std::max<std::int64_t>(detail::gemm_rows(s.k, s.m), turn_each ? 192 : 1);
+  // The last block takes what is left, so that no row is computed in another way than the others.
+  const std::int64_t blocks = std::max<std::int64_t>(1, s.n / rows);
   const std::int64_t cost = std::min(s.n, rows) * s.k * s.m / 8;
   const T* pa = detail::numbers<T>(a);
   T* py = detail::fresh_numbers<T>(y);
   detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
-  Tensor turned;  // b, when all blocks would transpose the same one
-  if (right.transposed && s.single && blocks > 1) {
+  Tensor turned;
+  if (options.transpose_b && s.single && blocks > 1 && s.m >= detail::kLanes) {
     const std::int64_t stride = detail::padded(s.m);
     turned = detail::make_tensor({s.k, stride}, b.dtype());
     detail::transpose_tile(right.data, s.k, s.m, s.k, detail::fresh_numbers<T>(turned), stride);
@@ -137,7 +141,7 @@ template <class T>
           detail::MatrixRef<T> b_i = right;
           b_i.data += ib * s.k * s.m;
           multiply_rows(pa + ia * s.n * s.k, options.transpose_a, b_i, py + i / blocks * s.n * s.m,
-                        s, row, std::min(rows, s.n - row));
+                        s, row, i % blocks == blocks - 1 ? s.n - row : rows);
         }
       });
 }

@@ -54,18 +54,18 @@ Tensor first_in_order(const Tensor& x, int axis, std::int64_t k, bool descending
   visit_any(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     const T* numbers = detail::numbers<T>(x);
-    detail::for_ranges(lines.places(lines.rank), detail::row_grain(cost),
-                       [&](std::int64_t begin, std::int64_t end) {
-                         PoolIndices order(static_cast<std::size_t>(size));
-                         detail::Places line(lines, lines.rank, begin);
-                         for (std::int64_t n = begin; n < end; ++n, line.next()) {
-                           sort_line(numbers + line.from, x_steps[axis], order, k, descending);
-                           for (std::int64_t i = 0; i < k; ++i) {
-                             indices[line.into + i * y_steps[axis]] =
-                                 order[static_cast<std::size_t>(i)];
-                           }
-                         }
-                       });
+    detail::for_tasks(lines.places(lines.rank), 8.0 * static_cast<double>(cost),
+                      [&](std::int64_t begin, std::int64_t end) {
+                        PoolIndices order(static_cast<std::size_t>(size));
+                        detail::Places line(lines, lines.rank, begin);
+                        for (std::int64_t n = begin; n < end; ++n, line.next()) {
+                          sort_line(numbers + line.from, x_steps[axis], order, k, descending);
+                          for (std::int64_t i = 0; i < k; ++i) {
+                            indices[line.into + i * y_steps[axis]] =
+                                order[static_cast<std::size_t>(i)];
+                          }
+                        }
+                      });
   });
   return y;
 }

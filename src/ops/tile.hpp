@@ -73,11 +73,12 @@ void product_in_registers(const TileProduct<T>& t, std::int64_t row, std::int64_
                                       : pmul(sum[i][j], factor));
         continue;
       }
-      alignas(64) T last[kWidth];
-      pstoreu(last, pmul(sum[i][j], factor));
-      for (std::int64_t q = 0; q < stored - j * kWidth; ++q) {
-        c[q] = kInto == Into::sum ? c[q] + last[q] : last[q];
-      }
+      alignas(64) T part[kWidth] = {};
+      const std::int64_t count = std::max<std::int64_t>(0, stored - j * kWidth);
+      if (kInto == Into::sum) std::copy_n(c, count, part);
+      pstoreu(part, kInto == Into::sum ? pmadd(sum[i][j], factor, ploadu<Packet<T>>(part))
+                                       : pmul(sum[i][j], factor));
+      std::copy_n(part, count, c);
     }
   }
 }

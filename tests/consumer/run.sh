@@ -67,16 +67,19 @@ with_cmake() {
   ./consumer
 }
 
-# with_subproject MESON_ARGS...: a project with softtape inside; unoptimised, since only the plumbing
-# is in question.
+# A project with softtape inside, as a shared and as a static library, on OpenMP's threads;
+# unoptimised, since only the plumbing is in question.
 with_subproject() {
   mkdir -p project/subprojects
   cp "$here/meson.build" "$here/main.cpp" project
   ln -sfn "$root" project/subprojects/softtape
   meson setup built project --wrap-mode=nofallback --force-fallback-for=softtape -Dbuildtype=plain \
-    -Dunity=subprojects -Dunity_size=10 "$@"
+    -Ddefault_library=both -Dsofttape:openmp=enabled -Dunity=subprojects -Dunity_size=10
   meson compile -C built
+  ldd built/consumer | grep libsofttape
   ./built/consumer
+  if ldd built/consumer_static | grep libsofttape; then return 1; fi
+  ./built/consumer_static
 }
 
 # Flags for this machine in the library alone are refused.
@@ -99,6 +102,5 @@ if [ $installed -eq 0 ]; then
   way cmake-shared with_cmake "$work/shared"
   way cmake-static with_cmake "$work/static" -Dsofttape_USE_STATIC_LIBS=ON
 fi
-way subproject-shared with_subproject -Ddefault_library=shared
-way subproject-static with_subproject -Ddefault_library=static
+way subproject with_subproject
 way subproject-native-refused with_native_subproject

@@ -83,12 +83,13 @@ TEST_CASE("matmul: every way of blocking gives the product, by every flag, singl
   const LeakGuard guard;
   Rng rng(5);
   const TensorOptions doubles{.dtype = DType::float64};
-  // Small loops, tiles (whole, ragged, several deep, several chunks of rows), Eigen.
+  // Small loops, dots, tiles: whole, ragged, several deep, several chunks of rows.
   const std::int64_t sizes[][3] = {{1, 1, 1},     {5, 8, 4},     {5, 4, 5},     {3, 7, 17},
                                    {16, 16, 16},  {31, 33, 65},  {129, 20, 40}, {130, 70, 530},
                                    {13, 129, 32}, {37, 260, 96}, {1, 64, 70},   {200, 64, 1},
                                    {40, 0, 100},  {25, 300, 900}};
-  for (const auto& [n, k, m] : sizes) {
+  for (const auto& size : sizes) {
+    const std::int64_t n = size[0], k = size[1], m = size[2];
     const Tensor a = randn(rng, {2, n, k}, doubles);
     const Tensor b = randn(rng, {2, k, m}, doubles);
     const Tensor expected = stack({tensor(product(a[0], b[0]), {n, m}, doubles),
@@ -118,13 +119,22 @@ TEST_CASE("matmul: every way of blocking gives the product, by every flag, singl
 TEST_CASE("matmul: equal rows and columns give equal results, at every position") {
   const LeakGuard guard;
   Rng rng(6);
-  for (const std::int64_t size : {5, 16, 31, 77, 130}) {
-    const Tensor row = randn(rng, {1, 200});
-    const Tensor y =
-        matmul(broadcast_to(row, {size, 200}), broadcast_to(transpose(row), {200, size}));
+  const auto all_equal = [](const Tensor& y) {
     const auto numbers = y.data<float>();
-    CAPTURE(size);
-    CHECK(std::all_of(numbers.begin(), numbers.end(), [&](float x) { return x == numbers[0]; }));
+    return std::all_of(numbers.begin(), numbers.end(), [&](float x) { return x == numbers[0]; });
+  };
+  const Tensor row = randn(rng, {1, 200});
+  for (const std::int64_t n : {5, 16, 31, 49, 77, 130, 193, 400}) {
+    for (const std::int64_t m : {1, 5, 16, 20, 77, 130}) {
+      CAPTURE(n);
+      CAPTURE(m);
+      const Tensor rows = broadcast_to(row, {n, 200});
+      const Tensor columns = broadcast_to(row, {m, 200});
+      CHECK(all_equal(matmul(rows, transpose(columns))));
+      CHECK(all_equal(matmul(rows, columns, {.transpose_b = true})));
+      CHECK(all_equal(matmul(broadcast_to(rows, {2, n, 200}), broadcast_to(columns, {2, m, 200}),
+                             {.transpose_b = true})));
+    }
   }
 }
 
