@@ -14,18 +14,22 @@ void pause() {
 #endif
 }
 
-// Waits until ready(), or for about as long as a sleeping thread takes to wake; returns ready().
+// Waits until ready(), or for some time; returns ready(). A sleeping thread takes tens of
+// microseconds to wake, and a training step has gaps of a few hundred between its parallel regions.
+// Whoever else wants the processor meanwhile gets it.
 template <class Ready>
 bool spin(Ready ready) {
-  if (ready()) return true;
-  constexpr auto kPatience = std::chrono::microseconds(30);
-  const auto end = std::chrono::steady_clock::now() + kPatience;
-  do {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kAlone = std::chrono::microseconds(20);
+  constexpr auto kYielding = std::chrono::microseconds(400);
+  const auto start = Clock::now();
+  for (auto waited = Clock::duration(0); waited < kYielding; waited = Clock::now() - start) {
     for (int i = 0; i < 64; ++i) {
       if (ready()) return true;
       pause();
     }
-  } while (std::chrono::steady_clock::now() < end);
+    if (waited > kAlone) std::this_thread::yield();
+  }
   return ready();
 }
 
@@ -34,14 +38,17 @@ bool spin(Ready ready) {
 void Team::run(int threads, std::int64_t chunks, void (*body)(void*, std::int64_t), void* context) {
   grow(threads - 1);
   const auto seats = static_cast<std::uint32_t>(std::min(threads - 1, 0xffff));
-  chunks_ = chunks;
+  share_count_ = std::min(threads, kMostShares);
+  for (int i = 0; i < share_count_; ++i) {
+    shares_[i].next.store(chunks * i / share_count_, std::memory_order_relaxed);
+    shares_[i].end = chunks * (i + 1) / share_count_;
+  }
   body_ = body;
   context_ = context;
-  next_.store(0, std::memory_order_relaxed);
   gate_.store(seats * kSeat, std::memory_order_release);
   regions_.fetch_add(1);
   for (std::uint32_t i = 0; i < seats; ++i) regions_.notify_one();
-  work();
+  work(0);
   gate_.fetch_and(kSeat - 1, std::memory_order_acq_rel);  // nobody enters any more
   const auto all_left = [&] { return gate_.load(std::memory_order_acquire) == 0; };
   while (!spin(all_left)) std::this_thread::yield();
@@ -49,13 +56,15 @@ void Team::run(int threads, std::int64_t chunks, void (*body)(void*, std::int64_
 
 void Team::grow(int workers) {
   try {
-    for (; size_ < std::min(workers, most_); ++size_) std::thread([this] { serve(); }).detach();
+    for (; size_ < std::min(workers, most_); ++size_) {
+      std::thread([this, index = size_ + 1] { serve(index); }).detach();
+    }
   } catch (const std::exception&) {
     most_ = size_;  // no more threads or memory are to be had: those there are do the work
   }
 }
 
-void Team::serve() {
+void Team::serve(int index) {
   std::uint32_t seen = 0;
   for (;;) {
     if (!spin([&] { return regions_.load(std::memory_order_relaxed) != seen; })) {
@@ -63,7 +72,7 @@ void Team::serve() {
     }
     seen = regions_.load();
     if (!enter()) continue;
-    work();
+    work(index);
     gate_.fetch_sub(1, std::memory_order_release);
   }
 }
@@ -79,9 +88,12 @@ bool Team::enter() {
   return false;
 }
 
-void Team::work() noexcept {
-  for (std::int64_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < chunks_;) {
-    body_(context_, i);
+void Team::work(int index) noexcept {
+  for (int i = 0; i < share_count_; ++i) {
+    Share& share = shares_[(index + i) % share_count_];
+    for (std::int64_t n; (n = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;) {
+      body_(context_, n);
+    }
   }
 }
 

@@ -10,6 +10,8 @@ namespace softtape::detail {
 /// Runs the chunks of one parallel region at a time. The caller takes chunks itself until none is
 /// left and then waits only for workers that have entered: on a machine that others use too, a
 /// barrier of all threads would cost a time slice per region whenever one of them is not running.
+/// Each thread begins with the same share of the chunks in every region, since their data is in its
+/// cache from the region before, and then helps the others.
 /// Workers start when first needed and stay until the process ends. A forked child has none of its
 /// parent's: its caller does their work.
 class Team {
@@ -20,9 +22,9 @@ class Team {
 
  private:
   void grow(int workers);
-  void serve();
+  void serve(int index);
   bool enter();
-  void work() noexcept;
+  void work(int index) noexcept;
 
   // Seats that workers may still take (above bit 16) and how many workers are inside (below it).
   // While it is not 0, the region's facts at the end stand.
@@ -32,8 +34,13 @@ class Team {
   int size_ = 0;
   int most_ = std::numeric_limits<int>::max();  // workers that the system lets us have
 
-  alignas(64) std::atomic<std::int64_t> next_{0};  // the first chunk nobody has taken
-  alignas(64) std::int64_t chunks_ = 0;
+  struct alignas(64) Share {
+    std::atomic<std::int64_t> next{0};  // the first chunk nobody has taken
+    std::int64_t end = 0;
+  };
+  static constexpr int kMostShares = 64;
+  Share shares_[kMostShares];
+  int share_count_ = 0;
   void (*body_)(void*, std::int64_t) = nullptr;
   void* context_ = nullptr;
 };

@@ -22,13 +22,14 @@ void gemm(const MatrixRef<float>& a, const MatrixRef<float>& b, float* c, std::i
 void gemm(const MatrixRef<double>& a, const MatrixRef<double>& b, double* c, std::int64_t n,
           std::int64_t k, std::int64_t m);
 
-/// Rows of a product that one chunk of a parallel loop computes. Where b (k, m) stays in cache from
-/// one chunk to the next: as few as are worth a chunk, so that every thread has its share.
+/// Rows of a product that one chunk of a parallel loop computes at least. Where b (k, m) stays in
+/// cache from one chunk to the next: as few as are worth a chunk, so that every thread has its
+/// share.
 constexpr std::int64_t gemm_rows(std::int64_t k, std::int64_t m) {
   constexpr std::int64_t kInCache = 1 << 18;
   constexpr std::int64_t kWorthAChunk = 200'000;  // multiply-adds
   if (k * m > kInCache) return 192;
-  return std::max<std::int64_t>(12, kWorthAChunk / std::max<std::int64_t>(1, k * m) / 12 * 12);
+  return std::max<std::int64_t>(6, kWorthAChunk / std::max<std::int64_t>(1, k * m));
 }
 
 }  // namespace softtape::detail

@@ -117,10 +117,12 @@ template <class T>
                                    s.single ? Shape{} : leading(b.shape()));
   // A block of rows transposes what it needs of b; where all blocks share one, it is done for all.
   const bool turn_each = options.transpose_b && !s.single;
-  const std::int64_t rows =
+  const std::int64_t least =
       std::max<std::int64_t>(detail::gemm_rows(s.k, s.m), turn_each ? 192 : 1);
-  // The last block takes what is left, so that no row is computed in another way than the others.
-  const std::int64_t blocks = std::max<std::int64_t>(1, s.n / rows);
+  // Even blocks of whole tiles. The last takes what is left, so that no row is computed in another
+  // way than the others.
+  const std::int64_t blocks = std::max<std::int64_t>(1, s.n / least);
+  const std::int64_t rows = std::max<std::int64_t>(1, s.n / blocks / 6 * 6);
   const std::int64_t cost = std::min(s.n, rows) * s.k * s.m / 8;
   const T* pa = detail::numbers<T>(a);
   T* py = detail::fresh_numbers<T>(y);
