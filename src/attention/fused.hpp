@@ -1,7 +1,6 @@
 // The fused kernels of attention: tiled, online softmax forward, recomputed backward.
 // The op around them is fused_op.cpp; the kernels know nothing of graphs.
-// Forward leaves two numbers per row, `shift` and `sum`, from which backward repeats the weights;
-// logsumexp is shift + log(sum).
+// Forward leaves two numbers per row, `shift` and `sum`, from which backward repeats the weights.
 #pragma once
 
 #include "ops/mask_rows.hpp"
@@ -36,13 +35,14 @@ struct FusedProblem {
 
 /// o, and for every row of scores (batch * heads * n of them) what backward needs to repeat the
 /// weights exp(score - shift) / sum: the largest visible score and the sum, 0 and 0 where nothing
-/// is visible. logsumexp = shift + ln(sum); kept apart, since beside a huge shift ln(sum) is lost.
+/// is visible. Beside them logsumexp = shift + ln(sum), -Inf where nothing is visible, which cannot
+/// stand for the two: beside a huge shift ln(sum) is lost.
 ///
 /// A hidden pair of query and key contributes nothing to any result, whatever numbers it holds,
 /// NaN included. A visible key whose weight is 0 by underflow stays IEEE: 0 times NaN is NaN.
 template <class T>
 void fused_forward(const FusedProblem& problem, HeadsView<const T> q, HeadsView<const T> k,
-                   HeadsView<const T> v, HeadsView<T> o, T* shift, T* sum);
+                   HeadsView<const T> v, HeadsView<T> o, T* shift, T* sum, T* logsumexp);
 
 /// gq, gk, gv (written, not added to; any may have data == nullptr) from the forward's inputs,
 /// outputs and go. Key and query tiles are walked in a fixed order whatever the threads.

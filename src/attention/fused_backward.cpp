@@ -49,15 +49,37 @@ struct TilePlace {
 };
 
 template <class T>
+void clear(HeadsView<T> x, const FusedProblem& p, std::int64_t b, Range rows, std::int64_t width) {
+  if (!x.data) return;
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {
+    std::fill_n(x.matrix(b, p.heads) + i * x.row_stride, width, T{0});
+  }
+}
+
+/// go . o of one row, in double: the float32 bound is then that of o itself.
+template <class T>
+T dot(const T* x, const T* y, std::int64_t width) {
+  using Wide = Eigen::Array<double, kLanes, 1>;
+  Wide sums = Wide::Zero();
+  std::int64_t j = 0;
+  for (; j + kLanes <= width; j += kLanes) {
+    sums += load_lanes(x + j).template cast<double>() * load_lanes(y + j).template cast<double>();
+  }
+  double sum = sums.sum();
+  for (; j < width; ++j) sum += static_cast<double>(x[j]) * static_cast<double>(y[j]);
+  return static_cast<T>(sum);
+}
+
+template <class T>
 struct Backward {
   const FusedProblem& p;
-  HeadsView<const T> q, k, v, go;
+  HeadsView<const T> q, k, v, o, go;
   HeadsView<T> gq, gk, gv;
   T* gbias;
   const T* shift;
   const T* sum;
-  const T* mean;             // of each row: the mean of gP under its weights, which is go . o
-  const QueryBlock* blocks;  // of all heads
+  T* mean;             // of each row: the mean of gP under its weights, which is go . o
+  QueryBlock* blocks;  // of all heads
 
   /// Weights, and gradients of the scores: zero, by selection, where a weight is zero.
   void softmax_backward(const TilePlace& at, BackwardTile<T>& tile) const {
@@ -205,6 +227,22 @@ struct Backward {
     }
   }
 
+  /// What comes before the first part of these queries and the first of these keys.
+  void begin(std::int64_t b, Range queries, Range keys) const {
+    for (std::int64_t first = queries.begin; first < queries.end; first += kTileQueries) {
+      blocks[b * query_blocks(p) + first / kTileQueries] = QueryBlock(p, b, first);
+    }
+    for (std::int64_t i = queries.begin; i < queries.end; ++i) {
+      mean[b * p.n + i] = dot(o.matrix(b, p.heads) + i * o.row_stride,
+                              go.matrix(b, p.heads) + i * go.row_stride, p.dv);
+    }
+    clear(gq, p, b, queries, p.dk);
+    clear(gk, p, b, keys, p.dk);
+    clear(gv, p, b, keys, p.dv);
+    if (!gbias) return;
+    std::fill(gbias + (b * p.n + queries.begin) * p.m, gbias + (b * p.n + queries.end) * p.m, T{0});
+  }
+
   /// All tiles of some queries and some keys of head b.
   void part(std::int64_t b, Range queries, Range keys, BackwardTile<T>& tile) const {
     for (std::int64_t from = keys.begin; from < keys.end; from += kTileKeys) {
@@ -236,35 +274,11 @@ Range part_of(std::int64_t size, std::int64_t tile, std::int64_t parts, std::int
           std::min(size, tiles * (part + 1) / parts * tile)};
 }
 
-template <class T>
-void clear(HeadsView<T> x, const FusedProblem& p, std::int64_t b, std::int64_t rows,
-           std::int64_t width) {
-  if (!x.data) return;
-  for (std::int64_t i = 0; i < rows; ++i) {
-    std::fill_n(x.matrix(b, p.heads) + i * x.row_stride, width, T{0});
-  }
-}
-
-/// go . o of one row, in double: the float32 bound is then that of o itself.
-template <class T>
-T dot(const T* x, const T* y, std::int64_t width) {
-  using Wide = Eigen::Array<double, kLanes, 1>;
-  Wide sums = Wide::Zero();
-  std::int64_t j = 0;
-  for (; j + kLanes <= width; j += kLanes) {
-    sums += load_lanes(x + j).template cast<double>() * load_lanes(y + j).template cast<double>();
-  }
-  double sum = sums.sum();
-  for (; j < width; ++j) sum += static_cast<double>(x[j]) * static_cast<double>(y[j]);
-  return static_cast<T>(sum);
-}
-
-/// Parts into which queries and keys of a head are cut: enough tasks for many threads, each long.
+/// Parts into which queries and keys of a head are cut: enough tasks for many threads.
 std::int64_t parts_of(const FusedProblem& p) {
   constexpr std::int64_t kTasks = 32;
-  constexpr std::int64_t kShortest = 256;
   const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.heads);
-  const std::int64_t longest = std::max<std::int64_t>(1, std::max(p.n, p.m) / kShortest);
+  const std::int64_t longest = std::max<std::int64_t>(1, std::max(p.n, p.m) / kTileQueries);
   return std::clamp<std::int64_t>(kTasks / heads, 1, longest);
 }
 
@@ -277,29 +291,10 @@ void fused_backward(const FusedProblem& p, HeadsView<const T> q, HeadsView<const
                     T* gbias) {
   const std::int64_t heads = p.batch * p.heads;
   const auto width = static_cast<double>(p.dk + p.dv);
-  PoolVector<QueryBlock> blocks;
-  blocks.reserve(static_cast<std::size_t>(heads * query_blocks(p)));
-  for (std::int64_t b = 0; b < heads; ++b) {
-    for (std::int64_t first = 0; first < p.n; first += kTileQueries)
-      blocks.emplace_back(p, b, first);
-  }
+  PoolVector<QueryBlock> blocks(static_cast<std::size_t>(heads * query_blocks(p)));
   Scratch<T> mean(std::max<std::int64_t>(1, heads * p.n));
-  T* means = mean.take(heads * p.n);
-  for_tasks(heads, static_cast<double>(p.n + p.m) * width,
-            [&](std::int64_t begin, std::int64_t end) {
-              for (std::int64_t b = begin; b < end; ++b) {
-                for (std::int64_t i = 0; i < p.n; ++i) {
-                  means[b * p.n + i] = dot(o.matrix(b, p.heads) + i * o.row_stride,
-                                           go.matrix(b, p.heads) + i * go.row_stride, p.dv);
-                }
-                clear(gq, p, b, p.n, p.dk);
-                clear(gk, p, b, p.m, p.dk);
-                clear(gv, p, b, p.m, p.dv);
-                if (gbias) std::fill_n(gbias + b * p.n * p.m, p.n * p.m, T{0});
-              }
-            });
-
-  const Backward<T> backward{p, q, k, v, go, gq, gk, gv, gbias, shift, sum, means, blocks.data()};
+  const Backward<T> backward{
+      p, q, k, v, o, go, gq, gk, gv, gbias, shift, sum, mean.take(heads * p.n), blocks.data()};
   const std::int64_t parts = parts_of(p);
   const double cost = static_cast<double>(p.n) * static_cast<double>(p.m) * width * 2.5 /
                       static_cast<double>(parts * parts);
@@ -308,8 +303,10 @@ void fused_backward(const FusedProblem& p, HeadsView<const T> q, HeadsView<const
       BackwardTile<T> tile(p);
       for (std::int64_t task = begin; task < end; ++task) {
         const std::int64_t part = task % parts;
-        backward.part(task / parts, part_of(p.n, kTileQueries, parts, part),
-                      part_of(p.m, kTileKeys, parts, (step + parts - part) % parts), tile);
+        const Range queries = part_of(p.n, kTileQueries, parts, part);
+        const Range keys = part_of(p.m, kTileKeys, parts, (step + parts - part) % parts);
+        if (step == 0) backward.begin(task / parts, queries, keys);
+        backward.part(task / parts, queries, keys, tile);
       }
     });
   }

@@ -131,6 +131,7 @@ struct Forward {
   HeadsView<T> o;
   T* shift;
   T* sum;
+  T* logsumexp;
 
   /// Queries [first, first + kTileQueries) of head b.
   void block(std::int64_t b, std::int64_t first, ForwardTile<T>& tile) const {
@@ -176,8 +177,10 @@ struct Forward {
       for (std::int64_t j = 0; j < p.dv; ++j) {
         output[i * o.row_stride + j] = tile.output[i * tile.width + j] * share;
       }
-      shift[b * p.n + first + i] = tile.top[i] == kMinusInfinity<T> ? T{0} : tile.top[i];
-      sum[b * p.n + first + i] = total;
+      const std::int64_t row = b * p.n + first + i;
+      shift[row] = tile.top[i] == kMinusInfinity<T> ? T{0} : tile.top[i];
+      sum[row] = total;
+      logsumexp[row] = total == T{0} ? kMinusInfinity<T> : shift[row] + std::log(total);
     }
   }
 };
@@ -186,11 +189,11 @@ struct Forward {
 
 template <class T>
 void fused_forward(const FusedProblem& p, HeadsView<const T> q, HeadsView<const T> k,
-                   HeadsView<const T> v, HeadsView<T> o, T* shift, T* sum) {
+                   HeadsView<const T> v, HeadsView<T> o, T* shift, T* sum, T* logsumexp) {
   const std::int64_t blocks = query_blocks(p);
   const double cost = static_cast<double>(std::min(p.n, kTileQueries)) * static_cast<double>(p.m) *
                       static_cast<double>(p.dk + p.dv);
-  const Forward<T> forward{p, q, k, v, o, shift, sum};
+  const Forward<T> forward{p, q, k, v, o, shift, sum, logsumexp};
   for_tasks(p.batch * p.heads * blocks, cost, [&](std::int64_t begin, std::int64_t end) {
     ForwardTile<T> tile(p);
     for (std::int64_t task = begin; task < end; ++task) {
@@ -202,9 +205,9 @@ void fused_forward(const FusedProblem& p, HeadsView<const T> q, HeadsView<const 
 
 template void fused_forward<float>(const FusedProblem&, HeadsView<const float>,
                                    HeadsView<const float>, HeadsView<const float>, HeadsView<float>,
-                                   float*, float*);
+                                   float*, float*, float*);
 template void fused_forward<double>(const FusedProblem&, HeadsView<const double>,
                                     HeadsView<const double>, HeadsView<const double>,
-                                    HeadsView<double>, double*, double*);
+                                    HeadsView<double>, double*, double*, double*);
 
 }  // namespace softtape::detail

@@ -190,9 +190,11 @@ Attention fused_attention(const Tensor& q_in, const Tensor& k_in, const Tensor& 
     using T = decltype(zero);
     T* shift = fresh_numbers<T>(kept.shift);
     T* sum = fresh_numbers<T>(kept.sum);
+    T* logsumexp = fresh_numbers<T>(result.logsumexp);
     if (nothing_to_do(kept)) {
       std::fill_n(fresh_numbers<T>(o), o.numel(), T{0});
       std::fill_n(sum, kept.sum.numel(), T{0});
+      std::fill_n(logsumexp, kept.sum.numel(), -std::numeric_limits<T>::infinity());
     } else {
       const Layout layout(sizes);
       const MaskRows rows(kAttention, kept.mask, scores);
@@ -200,12 +202,7 @@ Attention fused_attention(const Tensor& q_in, const Tensor& k_in, const Tensor& 
                        layout.view(numbers<T>(q), sizes.n, sizes.dk),
                        layout.view(numbers<T>(k), sizes.m, sizes.dk),
                        layout.view(numbers<T>(v), sizes.m, sizes.dv),
-                       layout.view(fresh_numbers<T>(o), sizes.n, sizes.dv), shift, sum);
-    }
-    T* logsumexp = fresh_numbers<T>(result.logsumexp);
-    for (std::int64_t i = 0; i < rows_of_scores.numel(); ++i) {
-      logsumexp[i] =
-          sum[i] == 0 ? -std::numeric_limits<T>::infinity() : shift[i] + std::log(sum[i]);
+                       layout.view(fresh_numbers<T>(o), sizes.n, sizes.dv), shift, sum, logsumexp);
     }
   });
   result.output = bias.defined() ? record(kFused, std::move(o), {q, k, v, bias}, std::move(kept))

@@ -53,6 +53,7 @@ enum class Visible { none, some, all };
 /// The visible keys of kTileQueries queries of a head, from query `first` on, at a glance; the row
 /// of a single query comes from the mask.
 struct QueryBlock {
+  QueryBlock() = default;
   QueryBlock(const FusedProblem& p, std::int64_t b_, std::int64_t first_)
       : mask(p.mask),
         b(b_),

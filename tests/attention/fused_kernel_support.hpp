@@ -61,7 +61,7 @@ struct Run {
   MaskRows rows;
   double scale = 0.4;
   Matrices<T> q, k, v, o, go, gq, gk, gv;
-  std::vector<T> shift, sum, bias, gbias;
+  std::vector<T> shift, sum, logsumexp, bias, gbias;
   Int bias_strides[4] = {};
 
   Run(const Sizes& sizes, const Mask& mask)
@@ -76,7 +76,8 @@ struct Run {
         gk(s, s.m, s.dk),
         gv(s, s.m, s.dv),
         shift(static_cast<std::size_t>(s.batch * s.heads * s.n)),
-        sum(shift.size()) {
+        sum(shift.size()),
+        logsumexp(shift.size()) {
     Rng rng(static_cast<std::uint64_t>(s.n * 1000 + s.m));
     for (Matrices<T>* x : {&q, &k, &v, &go}) {
       for (T& number : x->numbers) number = static_cast<T>(2 * rng.random() - 1);
@@ -86,7 +87,8 @@ struct Run {
     FusedProblem p{s.batch, s.heads, s.n, s.m, s.dk, s.dv, scale, &rows, nullptr, {}};
     if (!bias.empty()) p.bias = bias.data();
     std::copy_n(bias_strides, 4, p.bias_strides);
-    detail::fused_forward<T>(p, q.in(), k.in(), v.in(), o.out(), shift.data(), sum.data());
+    detail::fused_forward<T>(p, q.in(), k.in(), v.in(), o.out(), shift.data(), sum.data(),
+                             logsumexp.data());
     detail::fused_backward<T>(p, q.in(), k.in(), v.in(), o.in(), shift.data(), sum.data(), go.in(),
                               gq.out(), gk.out(), gv.out(), gbias.empty() ? nullptr : gbias.data());
   }

@@ -101,6 +101,7 @@ TEST_CASE_TEMPLATE("fused kernels: bit-identical on one and several threads", T,
         }
         CHECK(same_bits(one.shift, many.shift));
         CHECK(same_bits(one.sum, many.sum));
+        CHECK(same_bits(one.logsumexp, many.logsumexp));
       }
     }
   }
