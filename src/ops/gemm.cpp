@@ -89,9 +89,8 @@ void product_by_loops(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::i
   }
   for (std::int64_t j = 0; j < m; j += 16) {
     const std::int64_t width = std::min<std::int64_t>(16, m - j);
-    const MatrixRef<T> columns{b.data + (b.transposed ? j * b.stride : j), b.stride, b.transposed};
-    kProducts[static_cast<std::size_t>(width - 1)](a.data, a_row, a_column, columns, c + j, m, n,
-                                                   k);
+    kProducts[static_cast<std::size_t>(width - 1)](a.data, a_row, a_column, b.columns_from(j),
+                                                   c + j, m, n, k);
   }
 }
 
@@ -142,7 +141,7 @@ void product_by_tiles(const MatrixRef<T>& a, const MatrixRef<T>& b, T* c, std::i
     for (std::int64_t j = 0; j < m; j += kPanel<T>) {
       const std::int64_t columns = std::min(kPanel<T>, m - j);
       const Panel<T> panel(b, p, depth, j, columns, copy);
-      const TileProduct<T> tile{.a = a.data + (a.transposed ? p * a.stride : p),
+      const TileProduct<T> tile{.a = a.columns_from(p).data,
                                 .a_stride = a.stride,
                                 .b = panel.data,
                                 .b_stride = panel.stride,

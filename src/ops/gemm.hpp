@@ -13,6 +13,13 @@ struct MatrixRef {
   const T* data;
   std::int64_t stride;
   bool transposed = false;
+
+  MatrixRef rows_from(std::int64_t i) const {
+    return {data + (transposed ? i : i * stride), stride, transposed};
+  }
+  MatrixRef columns_from(std::int64_t j) const {
+    return {data + (transposed ? j * stride : j), stride, transposed};
+  }
 };
 
 /// c = a b; a is (n, k), b is (k, m) as used, c is (n, m), row-major.

@@ -102,10 +102,8 @@ detail::MatrixRef<T> as_used(const Tensor& b, bool transposed, const Sizes& s) {
 template <class T>
 void multiply_rows(const T* a, bool transpose_a, const detail::MatrixRef<T>& b, T* y,
                    const Sizes& s, std::int64_t begin, std::int64_t rows) {
-  const std::int64_t a_stride = transpose_a ? s.n : s.k;
-  detail::gemm(
-      detail::MatrixRef<T>{a + (transpose_a ? begin : begin * a_stride), a_stride, transpose_a}, b,
-      y + begin * s.m, rows, s.k, s.m);
+  const detail::MatrixRef<T> left{a, transpose_a ? s.n : s.k, transpose_a};
+  detail::gemm(left.rows_from(begin), b, y + begin * s.m, rows, s.k, s.m);
 }
 
 // Chunks: several small products, or a block of rows of a large one.
@@ -119,11 +117,15 @@ template <class T>
   const bool turn_each = options.transpose_b && !s.single;
   const std::int64_t least =
       std::max<std::int64_t>(detail::gemm_rows(s.k, s.m), turn_each ? 192 : 1);
-  // Even blocks of whole tiles. The last takes what is left, so that no row is computed in another
-  // way than the others.
-  const std::int64_t blocks = std::max<std::int64_t>(1, s.n / least);
-  const std::int64_t rows = std::max<std::int64_t>(1, s.n / blocks / 6 * 6);
-  const std::int64_t cost = std::min(s.n, rows) * s.k * s.m / 8;
+  // Blocks of whole tiles; the last takes the remaining rows too, so that no row is computed in
+  // another way than the others. A multiple of four, so that threads have the same share.
+  const std::int64_t most = std::max<std::int64_t>(1, s.n / least);
+  const std::int64_t blocks = most < 4 ? most : most / 4 * 4;
+  const auto first_row = [&s, blocks](std::int64_t block) {
+    constexpr std::int64_t kTile = 6;
+    return block == blocks ? s.n : s.n / kTile * block / blocks * kTile;
+  };
+  const std::int64_t cost = s.n / blocks * s.k * s.m / 8;
   const T* pa = detail::numbers<T>(a);
   T* py = detail::fresh_numbers<T>(y);
   detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
@@ -139,13 +141,53 @@ template <class T>
         for (std::int64_t i = begin; i < end; ++i) {
           std::int64_t ia, ib;
           plan.element(i / blocks, ia, ib);
-          const std::int64_t row = i % blocks * rows;
+          const std::int64_t row = first_row(i % blocks);
           detail::MatrixRef<T> b_i = right;
           b_i.data += ib * s.k * s.m;
           multiply_rows(pa + ia * s.n * s.k, options.transpose_a, b_i, py + i / blocks * s.n * s.m,
-                        s, row, i % blocks == blocks - 1 ? s.n - row : rows);
+                        s, row, first_row(i % blocks + 1) - row);
         }
       });
+}
+
+// Into how many parts along the inner size a product is cut, for long ones of few results, such as
+// the gradient of a weight: then each thread reads what it wrote itself, the rows of its part of
+// the batch, where blocks of rows of the result would read all of b on every thread.
+std::int64_t inner_parts(const Sizes& s, const MatmulOptions& options) {
+  constexpr std::int64_t kShortest = 256;
+  constexpr std::int64_t kWorthAPart = 200'000;  // multiply-adds
+  constexpr std::int64_t kMost = 16;
+  const bool few_rows = s.n < 12;
+  const bool small_result = s.n * s.m <= 128 * (s.n + s.m);
+  if (!s.single || !(options.transpose_a || few_rows) || !small_result) return 1;
+  return std::clamp<std::int64_t>(std::min(s.k / kShortest, s.n * s.k * s.m / kWorthAPart), 1,
+                                  kMost);
+}
+
+// The parts of the inner size side by side, then their sum in order.
+template <class T>
+[[gnu::noinline]] void multiply_inner_parts(const Tensor& a, const Tensor& b, const Tensor& y,
+                                            const MatmulOptions& options, const Sizes& s,
+                                            std::int64_t parts) {
+  const std::int64_t results = s.n * s.m;
+  const Tensor others = detail::make_tensor({parts - 1, results}, y.dtype());
+  const detail::MatrixRef<T> left{detail::numbers<T>(a), options.transpose_a ? s.n : s.k,
+                                  options.transpose_a};
+  const detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
+  T* sum = detail::fresh_numbers<T>(y);
+  T* rest = detail::fresh_numbers<T>(others);
+  parallel_for(parts, [=](std::int64_t part) {
+    const std::int64_t begin = s.k * part / parts;
+    const std::int64_t depth = s.k * (part + 1) / parts - begin;
+    detail::gemm(left.columns_from(begin), right.rows_from(begin),
+                 part == 0 ? sum : rest + (part - 1) * results, s.n, depth, s.m);
+  });
+  detail::for_ranges(results, detail::row_grain(parts), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t part = 1; part < parts; ++part) {
+      const T* more = rest + (part - 1) * results;
+      for (std::int64_t i = begin; i < end; ++i) sum[i] += more[i];
+    }
+  });
 }
 
 // Ranks below 2: a vector is a row on the left and a column on the right.
@@ -186,6 +228,8 @@ Tensor matmul(TensorArg a, TensorArg b, const MatmulOptions& options) {
     if (s.single && s.n * s.k * s.m <= detail::kGrain) {
       multiply_rows(detail::numbers<T>(a), options.transpose_a,
                     as_used<T>(b, options.transpose_b, s), detail::fresh_numbers<T>(y), s, 0, s.n);
+    } else if (const std::int64_t parts = inner_parts(s, options); parts > 1) {
+      multiply_inner_parts<T>(a, b, y, options, s, parts);
     } else {
       multiply_blocks<T>(a, b, y, options, s);
     }
