@@ -142,6 +142,9 @@ T* fresh_numbers(const Tensor& t) {
   return static_cast<T*>(TensorAccess::node(t)->storage->data());
 }
 
+/// For who writes over the numbers of a leaf: graphs that saved the old ones refuse to go back.
+inline void mark_written(const Tensor& t) { ++TensorAccess::node(t)->storage->version; }
+
 /// True when nothing else can see the numbers, so that they may be overwritten.
 inline bool sole_owner(const Tensor& t) {
   const Node* node = TensorAccess::node(t);

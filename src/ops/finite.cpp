@@ -31,13 +31,16 @@ bool range_finite(const double* x, std::int64_t n) {
 
 }  // namespace
 
+bool all_finite(const Tensor& x, std::int64_t begin, std::int64_t end) {
+  return visit_float(x.dtype(), "isfinite", [&](auto zero) {
+    return range_finite(numbers<decltype(zero)>(x) + begin, end - begin);
+  });
+}
+
 bool all_finite(const Tensor& x) {
   std::atomic<bool> finite = true;
-  visit_float(x.dtype(), "isfinite", [&](auto zero) {
-    const auto* from = numbers<decltype(zero)>(x);
-    for_ranges(x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
-      if (!range_finite(from + begin, end - begin)) finite = false;
-    });
+  for_ranges(x.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    if (!all_finite(x, begin, end)) finite = false;
   });
   return finite;
 }

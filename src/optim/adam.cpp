@@ -3,15 +3,11 @@
 
 #include <cmath>
 
-#include "base/loops.hpp"
 #include "graph/node.hpp"
 
 namespace softtape {
 
 namespace {
-
-// Elements per chunk: a root and a division each make them dearer than those of other loops.
-constexpr std::int64_t kAdamGrain = 1 << 13;
 
 // The numbers of one update that do not depend on the element.
 template <class T>
@@ -47,18 +43,15 @@ void adam_range(const Coefficients<T>& c, T* __restrict p, T* __restrict m, T* _
 }
 
 template <class Options>
-void adam_update(Tensor& parameter, std::vector<Tensor>& moments, const Tensor& gradient,
+void adam_update(const Tensor& parameter, const std::vector<Tensor>& moments,
+                 const Tensor& gradient, std::int64_t begin, std::int64_t end,
                  const Options& options, double lr, std::int64_t t, double l2, double decoupled) {
   visit_float(gradient.dtype(), "Adam", [&](auto zero) {
     using T = decltype(zero);
-    const Coefficients<T> c(options, lr, t, l2, decoupled);
-    T* p = parameter.mutable_data<T>().data();
-    T* m = moments[0].mutable_data<T>().data();
-    T* v = moments[1].mutable_data<T>().data();
-    const T* g = detail::numbers<T>(gradient);
-    detail::for_ranges(gradient.numel(), kAdamGrain, [&](std::int64_t begin, std::int64_t end) {
-      adam_range(c, p + begin, m + begin, v + begin, g + begin, end - begin);
-    });
+    adam_range(
+        Coefficients<T>(options, lr, t, l2, decoupled), detail::fresh_numbers<T>(parameter) + begin,
+        detail::fresh_numbers<T>(moments[0]) + begin, detail::fresh_numbers<T>(moments[1]) + begin,
+        detail::numbers<T>(gradient) + begin, end - begin);
   });
 }
 
@@ -85,9 +78,10 @@ Adam::Adam(const std::vector<AdamGroup>& groups) : Optimizer("Adam", {"exp_avg",
   }
 }
 
-void Adam::update(Entry& entry, const Tensor& gradient) {
+void Adam::update(const Entry& entry, const Tensor& gradient, std::int64_t begin,
+                  std::int64_t end) const {
   const AdamOptions& o = options_[static_cast<std::size_t>(entry.group)];
-  adam_update(entry.parameter, entry.moments, gradient, o, lr(entry.group), entry.steps,
+  adam_update(entry.parameter, entry.moments, gradient, begin, end, o, lr(entry.group), entry.steps,
               o.weight_decay, 0);
 }
 
@@ -103,10 +97,11 @@ AdamW::AdamW(const std::vector<AdamWGroup>& groups)
   }
 }
 
-void AdamW::update(Entry& entry, const Tensor& gradient) {
+void AdamW::update(const Entry& entry, const Tensor& gradient, std::int64_t begin,
+                   std::int64_t end) const {
   const AdamWOptions& o = options_[static_cast<std::size_t>(entry.group)];
-  adam_update(entry.parameter, entry.moments, gradient, o, lr(entry.group), entry.steps, 0,
-              o.weight_decay);
+  adam_update(entry.parameter, entry.moments, gradient, begin, end, o, lr(entry.group), entry.steps,
+              0, o.weight_decay);
 }
 
 }  // namespace softtape

@@ -3,10 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/loops.hpp"
+#include "base/pool.hpp"
 #include "graph/node.hpp"
 #include "nn/state_reader.hpp"
 #include "ops/finite.hpp"
@@ -67,36 +71,67 @@ void Optimizer::add_group(const ParameterList& parameters, double lr) {
   entries_.insert(entries_.end(), fresh.begin(), fresh.end());
 }
 
-void Optimizer::check_step() const {
-  for (const Entry& entry : entries_) {
-    const Tensor gradient = entry.parameter.grad();
+void Optimizer::step() {
+  // Many parameters are small: the elements of all are cut into chunks as if they lay end to end.
+  struct Updated {
+    Entry* entry;
+    Tensor gradient;
+    std::int64_t first;  // where its elements begin
+  };
+  detail::PoolVector<Updated> all;
+  std::int64_t total = 0;
+  const auto each_range = [&](std::int64_t grain, auto body) {
+    detail::for_ranges(total, grain, [&](std::int64_t begin, std::int64_t end) {
+      const auto after = [](std::int64_t place, const Updated& u) { return place < u.first; };
+      auto u = std::upper_bound(all.begin(), all.end(), begin, after) - 1;
+      for (; u != all.end() && u->first < end; ++u) {
+        body(*u, std::max<std::int64_t>(begin - u->first, 0),
+             std::min(end - u->first, detail::shape_of(u->gradient).numel()));
+      }
+    });
+  };
+
+  for (Entry& entry : entries_) {
+    Tensor gradient = entry.parameter.grad();
     if (!gradient.defined()) continue;
     if (!entry.moments.empty() && entry.moments.front().dtype() != gradient.dtype()) {
       throw DtypeError(fmt::format(
           "[{}] a parameter must keep its type: {} is {}, its moments are {}; make a new optimiser",
           name_, entry.name, to_string(gradient.dtype()), to_string(entry.moments[0].dtype())));
     }
-    if (!detail::all_finite(gradient)) {
+    const std::int64_t first = total;
+    total += gradient.numel();
+    all.push_back({&entry, std::move(gradient), first});
+  }
+  std::atomic<bool> finite = true;
+  each_range(detail::kGrain, [&](const Updated& u, std::int64_t begin, std::int64_t end) {
+    if (!detail::all_finite(u.gradient, begin, end)) finite = false;
+  });
+  for (const Updated& u : all) {
+    if (!finite && !detail::all_finite(u.gradient)) {
       throw ValueError(
           fmt::format("[{}] gradients must be finite: that of {} is not; nothing was updated",
-                      name_, entry.name));
+                      name_, u.entry->name));
     }
   }
-}
 
-void Optimizer::step() {
-  check_step();
   NoGrad guard;
-  for (Entry& entry : entries_) {
-    const Tensor gradient = entry.parameter.grad();
-    if (!gradient.defined()) continue;
+  for (const Updated& u : all) {
+    Entry& entry = *u.entry;
     if (entry.moments.empty() && keeps_moments(entry.group)) {
       entry.moments.resize(moment_names_.size());
       for (Tensor& moment : entry.moments) moment = zeros_like(entry.parameter);
     }
-    ++entry.steps;
-    update(entry, gradient);
   }
+  for (const Updated& u : all) {
+    detail::mark_written(u.entry->parameter);
+    for (const Tensor& moment : u.entry->moments) detail::mark_written(moment);
+    ++u.entry->steps;
+  }
+  constexpr std::int64_t kUpdateGrain = 1 << 13;  // a root and a division each are dear
+  each_range(kUpdateGrain, [&](const Updated& u, std::int64_t begin, std::int64_t end) {
+    update(*u.entry, u.gradient, begin, end);
+  });
 }
 
 bool Optimizer::keeps_moments(int) const { return true; }

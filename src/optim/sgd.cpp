@@ -3,7 +3,6 @@
 
 #include <cmath>
 
-#include "base/loops.hpp"
 #include "graph/node.hpp"
 
 namespace softtape {
@@ -28,28 +27,26 @@ bool SGD::keeps_moments(int group) const {
   return options_[static_cast<std::size_t>(group)].momentum > 0;
 }
 
-void SGD::update(Entry& entry, const Tensor& gradient) {
+void SGD::update(const Entry& entry, const Tensor& gradient, std::int64_t begin,
+                 std::int64_t end) const {
   const SgdOptions& o = options_[static_cast<std::size_t>(entry.group)];
-  const double rate = lr(entry.group);
   visit_float(gradient.dtype(), "SGD", [&](auto zero) {
     using T = decltype(zero);
-    T* p = entry.parameter.mutable_data<T>().data();
-    T* v = entry.moments.empty() ? nullptr : entry.moments[0].mutable_data<T>().data();
+    T* p = detail::fresh_numbers<T>(entry.parameter);
+    T* v = entry.moments.empty() ? nullptr : detail::fresh_numbers<T>(entry.moments[0]);
     const T* g = detail::numbers<T>(gradient);
-    const T lr = static_cast<T>(rate);
+    const T rate = static_cast<T>(lr(entry.group));
     const T mu = static_cast<T>(o.momentum);
     const T decay = static_cast<T>(o.weight_decay);
-    detail::for_ranges(gradient.numel(), detail::kGrain, [&](std::int64_t begin, std::int64_t end) {
-      if (!v) {
-        for (std::int64_t i = begin; i < end; ++i) p[i] -= lr * (g[i] + decay * p[i]);
-      } else {
-        for (std::int64_t i = begin; i < end; ++i) {
-          const T slope = g[i] + decay * p[i];
-          v[i] = mu * v[i] + slope;
-          p[i] -= lr * (o.nesterov ? slope + mu * v[i] : v[i]);
-        }
-      }
-    });
+    if (!v) {
+      for (std::int64_t i = begin; i < end; ++i) p[i] -= rate * (g[i] + decay * p[i]);
+      return;
+    }
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T slope = g[i] + decay * p[i];
+      v[i] = mu * v[i] + slope;
+      p[i] -= rate * (o.nesterov ? slope + mu * v[i] : v[i]);
+    }
   });
 }
 

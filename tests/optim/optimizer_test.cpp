@@ -377,6 +377,46 @@ TEST_CASE("optimisers: live nodes and bytes are flat over 1000 steps") {
   CHECK(graph_stats().live_bytes == early.live_bytes);
 }
 
+// The elements of all parameters are cut into chunks as if they lay end to end.
+TEST_CASE("optimisers: parameters updated together change as each alone") {
+  const std::int64_t sizes[] = {1, 0, 8191, 5, 8193, 0, 0, 40000, 3};
+  Rng rng(2);
+  std::vector<Tensor> together, alone;
+  for (const std::int64_t n : sizes) {
+    together.push_back(randn(rng, {n}, {.requires_grad = true}));
+    alone.push_back(together.back().detach().clone().requires_grad_());
+  }
+  Adam adam(together);
+  SGD sgd(together, {.momentum = 0.9, .nesterov = true});
+  std::vector<std::unique_ptr<Optimizer>> own;
+  for (const Tensor& p : alone) {
+    own.push_back(std::make_unique<Adam>(ParameterList{p}));
+    own.push_back(
+        std::make_unique<SGD>(ParameterList{p}, SgdOptions{.momentum = 0.9, .nesterov = true}));
+  }
+  for (int step = 0; step < 3; ++step) {
+    for (std::size_t i = 0; i < alone.size(); ++i) {
+      const Tensor g = randn(rng, together[i].shape());
+      together[i].set_grad(g);
+      alone[i].set_grad(g);
+    }
+    adam.step();
+    sgd.step();
+    for (const auto& optimizer : own) optimizer->step();
+  }
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    CAPTURE(sizes[i]);
+    CHECK(test_support::same_bits(together[i], alone[i]));
+  }
+  // A bad number is found wherever it lies.
+  Tensor bad = zeros({40000});
+  bad.mutable_data<float>()[39999] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor before = together[0].detach().clone();
+  together[7].set_grad(bad);
+  CHECK_THROWS_SAYING(ValueError, "Adam", "that of 7 is not", adam.step());
+  CHECK(test_support::same_bits(together[0], before));
+}
+
 TEST_CASE("optimisers: the same bits at one and two threads [thread]") {
   const auto run = [](int threads) {
     const test_support::ThreadCount count(threads);

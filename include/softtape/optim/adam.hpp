@@ -32,7 +32,8 @@ class SOFTTAPE_API Adam final : public Optimizer {
   explicit Adam(const std::vector<ParameterGroup<AdamOptions>>& groups);
 
  private:
-  void update(Entry& entry, const Tensor& gradient) override;
+  void update(const Entry& entry, const Tensor& gradient, std::int64_t begin,
+              std::int64_t end) const override;
   std::vector<AdamOptions> options_;
 };
 
@@ -44,7 +45,8 @@ class SOFTTAPE_API AdamW final : public Optimizer {
   explicit AdamW(const std::vector<ParameterGroup<AdamWOptions>>& groups);
 
  private:
-  void update(Entry& entry, const Tensor& gradient) override;
+  void update(const Entry& entry, const Tensor& gradient, std::int64_t begin,
+              std::int64_t end) const override;
   std::vector<AdamWOptions> options_;
 };
 

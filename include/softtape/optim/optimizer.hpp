@@ -85,15 +85,15 @@ class SOFTTAPE_API Optimizer : public Stateful {
   void add_group(const ParameterList& parameters, double lr);
   /// Whether the parameters of a group have moments at all.
   virtual bool keeps_moments(int group) const;
-  /// Updates one parameter and its moments in place. Runs under NoGrad, after all checks.
-  virtual void update(Entry& entry, const Tensor& gradient) = 0;
+  /// Updates elements [begin, end) of one parameter and its moments in place, each by its own
+  /// numbers alone. Runs after all checks, on several threads side by side. Must not throw.
+  virtual void update(const Entry& entry, const Tensor& gradient, std::int64_t begin,
+                      std::int64_t end) const = 0;
 
   /// Throws: ValueError "[name] rule: key = value" unless `holds`.
   void require(bool holds, const char* rule, const char* key, double value) const;
 
  private:
-  void check_step() const;
-
   std::string name_;
   std::vector<std::string> moment_names_;
   std::vector<double> rates_;

@@ -23,7 +23,8 @@ class SOFTTAPE_API SGD final : public Optimizer {
 
  private:
   bool keeps_moments(int group) const override;
-  void update(Entry& entry, const Tensor& gradient) override;
+  void update(const Entry& entry, const Tensor& gradient, std::int64_t begin,
+              std::int64_t end) const override;
   std::vector<SgdOptions> options_;
 };
 
