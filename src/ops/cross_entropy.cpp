@@ -22,6 +22,8 @@ struct Classes {
   double smoothing;
   double factor;  // of the sum of losses
   bool has_weights;
+  Tensor shift = {};  // of every row and sum of e^(z - shift), where cross_entropy is recorded
+  Tensor sum = {};
 };
 
 // The targets as kernels read them. Their distribution over the classes of row i is
@@ -34,11 +36,13 @@ struct Rows {
         classes(class_count),
         ignore_index(of.ignore_index),
         keep(static_cast<T>(1 - of.smoothing)),
-        share(static_cast<T>(of.smoothing / static_cast<double>(class_count))) {
+        share(static_cast<T>(of.smoothing / static_cast<double>(class_count))),
+        shift(of.shift.defined() ? detail::fresh_numbers<T>(of.shift) : nullptr),
+        sum(of.sum.defined() ? detail::fresh_numbers<T>(of.sum) : nullptr) {
     if (share == 0) return;
-    double sum = 0;
-    for (std::int64_t c = 0; c < classes; ++c) sum += weight ? static_cast<double>(weight[c]) : 1;
-    flat_sum = static_cast<T>(sum) * share;
+    double total = 0;
+    for (std::int64_t c = 0; c < classes; ++c) total += weight ? static_cast<double>(weight[c]) : 1;
+    flat_sum = static_cast<T>(total) * share;
   }
   bool counts(std::int64_t i) const { return !ignore_index || target[i] != *ignore_index; }
   T sharp(std::int64_t i) const { return weight ? keep * weight[target[i]] : keep; }
@@ -50,6 +54,8 @@ struct Rows {
   std::optional<std::int64_t> ignore_index;
   T keep;
   T share;
+  T* shift;
+  T* sum;
   T flat_sum = 0;
 };
 
@@ -73,6 +79,10 @@ T row_loss(const T* z, const Rows<T>& rows, std::int64_t i) {
   const auto terms = detail::softmax_sum(z, MaskRow{0, n, nullptr});
   const T shift = terms.shift;
   const T sum = terms.sum;
+  if (rows.shift) {
+    rows.shift[i] = shift;
+    rows.sum[i] = sum;
+  }
   if (sum == 0) return std::numeric_limits<T>::infinity();  // every logit is -Inf
   const T log_sum = std::log(sum);
   // shift and log_sum apart: their sum would lose log_sum beside a huge shift.
@@ -101,19 +111,24 @@ void row_vjp(const T* z, const Rows<T>& rows, std::int64_t i, T k, T* gz) {
     std::fill_n(gz, n, T{0});
     return;
   }
-  detail::softmax_row(z, gz, n, MaskRow{0, n, nullptr});
+  const T shift = rows.shift[i];
+  const T all = sharp + flat_sum;
+  const T scale = rows.sum[i] == 0 ? T{0} : all / rows.sum[i];
+  detail::map_lanes<T>(z, gz, n, T{0}, [shift, scale](const Lanes<T>& v) {
+    return Lanes<T>(detail::exp_weights<T>(v - shift) * scale);
+  });
   T& target = gz[rows.target[i]];
   if (rows.share == 0) {
-    T others = 1 - target;
-    if (others < T(0.5)) {
+    // The others' sum, where the target is nearly certain: its own loses its digits beside 1.
+    T others = sharp - target;
+    if (std::abs(target) > std::abs(sharp) / 2) {
       target = 0;
       others = detail::sum_numbers(gz, n);
     }
-    for (std::int64_t c = 0; c < n; ++c) gz[c] *= sharp;
-    target = -sharp * others;
+    target = -others;
     return;
   }
-  for (std::int64_t c = 0; c < n; ++c) gz[c] = (sharp + flat_sum) * gz[c] - k * rows.flat(c);
+  for (std::int64_t c = 0; c < n; ++c) gz[c] -= k * rows.flat(c);
   target -= sharp;
 }
 
@@ -250,6 +265,10 @@ Tensor class_loss(const OpInfo& op, const Tensor& x, const Tensor& targets,
   check_targets(op.name, x, targets, of.ignore_index);
   if (of.has_weights) check_weights(op.name, x, class_weights);
   detail::check_mean(op.name, reduction, targets.shape());
+  if (&op == &kCrossEntropy && x.requires_grad() && detail::t_grad_enabled) {
+    of.shift = detail::make_tensor(targets.shape(), x.dtype());
+    of.sum = detail::make_tensor(targets.shape(), x.dtype());
+  }
   Tensor y = visit_float(x.dtype(), op.name, [&](auto zero) {
     using T = decltype(zero);
     const std::int64_t n = x.dim(-1);

@@ -167,14 +167,13 @@ void normalize_vjp_rows(const Tensor& x, const Tensor& weight, const Tensor& gy,
   });
   const auto add_up = [&](Tensor& total, std::int64_t offset) {
     if (!total.defined()) return;
-    T* out = detail::fresh_numbers<T>(total);
-    for (std::int64_t j = 0; j < n; ++j) {
-      double sum = 0;
-      for (std::int64_t c = 0; c < chunks; ++c) {
-        sum += static_cast<double>(partial[static_cast<std::size_t>(2 * n * c + offset + j)]);
-      }
-      out[j] = static_cast<T>(sum);
+    detail::PoolVector<double> column(static_cast<std::size_t>(n));
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      const T* part = partial.data() + 2 * n * c + offset;
+      for (std::int64_t j = 0; j < n; ++j) column[static_cast<std::size_t>(j)] += part[j];
     }
+    std::transform(column.begin(), column.end(), detail::fresh_numbers<T>(total),
+                   [](double sum) { return static_cast<T>(sum); });
   };
   add_up(gw, 0);
   add_up(gb, n);

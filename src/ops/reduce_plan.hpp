@@ -170,7 +170,7 @@ void fold(const ReducePlan& plan, Y* y) {
 
   constexpr std::int64_t kEnoughParts = 16;
   const std::int64_t parts = plan.outer * tiles;
-  if (parts >= kEnoughParts || reduced * inner <= 2 * kGrain) {
+  if (parts >= kEnoughParts || reduced * inner <= kGrain) {
     const std::int64_t cost = reduced * std::min(inner, kFoldTile);
     for_ranges(parts, row_grain(cost), [&](std::int64_t begin, std::int64_t end) {
       Total total[kFoldTile];
