@@ -193,12 +193,15 @@ void fused_forward(const FusedProblem& p, HeadsView<const T> q, HeadsView<const 
   const std::int64_t blocks = query_blocks(p);
   const double cost = static_cast<double>(std::min(p.n, kTileQueries)) * static_cast<double>(p.m) *
                       static_cast<double>(p.dk + p.dv);
+  // Under a causal mask the last blocks are the longest and come first, where there are many. Few
+  // stay with the thread that wrote their queries.
+  const bool last_first = blocks > 8;
   const Forward<T> forward{p, q, k, v, o, shift, sum, logsumexp};
   for_tasks(p.batch * p.heads * blocks, cost, [&](std::int64_t begin, std::int64_t end) {
     ForwardTile<T> tile(p);
     for (std::int64_t task = begin; task < end; ++task) {
-      // The last blocks first: under a causal mask they are the longest.
-      forward.block(task / blocks, (blocks - 1 - task % blocks) * kTileQueries, tile);
+      const std::int64_t place = task % blocks;
+      forward.block(task / blocks, (last_first ? blocks - 1 - place : place) * kTileQueries, tile);
     }
   });
 }

@@ -13,15 +13,23 @@ namespace softtape::detail {
 /// Elements per chunk of an elementwise loop: fixed, so that results do not depend on threads.
 constexpr std::int64_t kGrain = 1 << 15;
 
-/// Calls f(begin, end) over [0, n) in chunks of `grain`, in parallel when there are several.
+/// Calls f(begin, end) over [0, n) in chunks of at most about `grain`, in parallel when there are
+/// several. Few threads get equal shares: the n-th part of one loop is then in the same core's
+/// cache as that of the loop before.
 template <class F>
 void for_ranges(std::int64_t n, std::int64_t grain, F&& f) {
   if (n <= grain) {
     if (n > 0) f(std::int64_t{0}, n);
     return;
   }
-  parallel_for((n + grain - 1) / grain,
-               [&](std::int64_t chunk) { f(chunk * grain, std::min(n, (chunk + 1) * grain)); });
+  constexpr std::int64_t kLong = 1024;
+  constexpr std::int64_t kWhole = 64;  // numbers, so that long ranges begin with a cache line
+  const std::int64_t least = (n + grain - 1) / grain;
+  const std::int64_t chunks = least < 3 ? least : (least + 3) / 4 * 4;
+  std::int64_t length = (n + chunks - 1) / chunks;
+  if (length > kLong) length = (length + kWhole - 1) / kWhole * kWhole;
+  parallel_for((n + length - 1) / length,
+               [&](std::int64_t chunk) { f(chunk * length, std::min(n, (chunk + 1) * length)); });
 }
 
 /// Rows of a loop whose rows cost `row_cost` element operations each.

@@ -42,6 +42,7 @@ void Team::run(int threads, std::int64_t chunks, void (*body)(void*, std::int64_
   for (int i = 0; i < share_count_; ++i) {
     shares_[i].next.store(chunks * i / share_count_, std::memory_order_relaxed);
     shares_[i].end = chunks * (i + 1) / share_count_;
+    shares_[i].owned.store(false, std::memory_order_relaxed);
   }
   body_ = body;
   context_ = context;
@@ -89,9 +90,18 @@ bool Team::enter() {
 }
 
 void Team::work(int index) noexcept {
+  shares_[index % share_count_].owned.store(true, std::memory_order_relaxed);
   for (int i = 0; i < share_count_; ++i) {
     Share& share = shares_[(index + i) % share_count_];
-    for (std::int64_t n; (n = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;) {
+    // What an owner is about to do anyway is left to it.
+    constexpr std::int64_t kTail = 2;
+    const auto leave = [&share] {
+      return share.owned.load(std::memory_order_relaxed) &&
+             share.end - share.next.load(std::memory_order_relaxed) <= kTail;
+    };
+    while (i == 0 || !leave()) {
+      const std::int64_t n = share.next.fetch_add(1, std::memory_order_relaxed);
+      if (n >= share.end) break;
       body_(context_, n);
     }
   }

@@ -106,6 +106,23 @@ void multiply_rows(const T* a, bool transpose_a, const detail::MatrixRef<T>& b, 
   detail::gemm(left.rows_from(begin), b, y + begin * s.m, rows, s.k, s.m);
 }
 
+// Rows in blocks of whole tiles; the last block takes the remaining rows too, so that no row is
+// computed in another way than the others. A multiple of four blocks, so that threads have the same
+// share.
+struct RowBlocks {
+  RowBlocks(std::int64_t rows, std::int64_t least)
+      : n(rows), count(std::max<std::int64_t>(1, n / least)) {
+    if (count >= 4) count = count / 4 * 4;
+  }
+  std::int64_t begin(std::int64_t block) const {
+    constexpr std::int64_t kTile = 6;
+    return block == count ? n : n / kTile * block / count * kTile;
+  }
+
+  std::int64_t n;
+  std::int64_t count;
+};
+
 // Chunks: several small products, or a block of rows of a large one.
 template <class T>
 [[gnu::noinline]] void multiply_blocks(const Tensor& a, const Tensor& b, const Tensor& y,
@@ -113,24 +130,19 @@ template <class T>
   const Shape batch = s.single ? Shape{} : leading(y.shape());
   const detail::BroadcastPlan plan(batch, s.single ? Shape{} : leading(a.shape()),
                                    s.single ? Shape{} : leading(b.shape()));
-  // A block of rows transposes what it needs of b; where all blocks share one, it is done for all.
-  const bool turn_each = options.transpose_b && !s.single;
+  // A block of rows transposes what it needs of b. On one thread, where all blocks share one, it is
+  // done for all; several would write over what the others have read.
+  const bool turn_each = options.transpose_b && (!s.single || num_threads() > 1);
   const std::int64_t least =
       std::max<std::int64_t>(detail::gemm_rows(s.k, s.m), turn_each ? 192 : 1);
-  // Blocks of whole tiles; the last takes the remaining rows too, so that no row is computed in
-  // another way than the others. A multiple of four, so that threads have the same share.
-  const std::int64_t most = std::max<std::int64_t>(1, s.n / least);
-  const std::int64_t blocks = most < 4 ? most : most / 4 * 4;
-  const auto first_row = [&s, blocks](std::int64_t block) {
-    constexpr std::int64_t kTile = 6;
-    return block == blocks ? s.n : s.n / kTile * block / blocks * kTile;
-  };
+  const RowBlocks rows(s.n, least);
+  const std::int64_t blocks = rows.count;
   const std::int64_t cost = s.n / blocks * s.k * s.m / 8;
   const T* pa = detail::numbers<T>(a);
   T* py = detail::fresh_numbers<T>(y);
   detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
   Tensor turned;
-  if (options.transpose_b && s.single && blocks > 1 && s.m >= detail::kLanes) {
+  if (options.transpose_b && !turn_each && blocks > 1 && s.m >= detail::kLanes) {
     const std::int64_t stride = detail::padded(s.m);
     turned = detail::make_tensor({s.k, stride}, b.dtype());
     detail::transpose_tile(right.data, s.k, s.m, s.k, detail::fresh_numbers<T>(turned), stride);
@@ -141,52 +153,49 @@ template <class T>
         for (std::int64_t i = begin; i < end; ++i) {
           std::int64_t ia, ib;
           plan.element(i / blocks, ia, ib);
-          const std::int64_t row = first_row(i % blocks);
+          const std::int64_t row = rows.begin(i % blocks);
           detail::MatrixRef<T> b_i = right;
           b_i.data += ib * s.k * s.m;
           multiply_rows(pa + ia * s.n * s.k, options.transpose_a, b_i, py + i / blocks * s.n * s.m,
-                        s, row, first_row(i % blocks + 1) - row);
+                        s, row, rows.begin(i % blocks + 1) - row);
         }
       });
 }
 
-// Into how many parts along the inner size a product is cut, for long ones of few results, such as
-// the gradient of a weight: then each thread reads what it wrote itself, the rows of its part of
-// the batch, where blocks of rows of the result would read all of b on every thread.
-std::int64_t inner_parts(const Sizes& s, const MatmulOptions& options) {
-  constexpr std::int64_t kShortest = 256;
-  constexpr std::int64_t kWorthAPart = 200'000;  // multiply-adds
-  constexpr std::int64_t kMost = 16;
+// Whether to cut a product along the inner size: a long one of few results, such as the gradient of
+// a weight. Then each thread reads the rows of the batch that it wrote itself, where blocks of the
+// result would read all of both sides on every thread.
+bool has_long_inner(const Sizes& s, const MatmulOptions& options) {
+  constexpr std::int64_t kLong = 512;
   const bool few_rows = s.n < 12;
   const bool small_result = s.n * s.m <= 128 * (s.n + s.m);
-  if (!s.single || !(options.transpose_a || few_rows) || !small_result) return 1;
-  return std::clamp<std::int64_t>(std::min(s.k / kShortest, s.n * s.k * s.m / kWorthAPart), 1,
-                                  kMost);
+  return s.single && s.k >= kLong && s.n * s.k * s.m >= 400'000 && small_result &&
+         (options.transpose_a || few_rows);
 }
 
-// The parts of the inner size side by side, then their sum in order.
+// The two halves of the inner size side by side, then their sum.
 template <class T>
-[[gnu::noinline]] void multiply_inner_parts(const Tensor& a, const Tensor& b, const Tensor& y,
-                                            const MatmulOptions& options, const Sizes& s,
-                                            std::int64_t parts) {
+[[gnu::noinline]] void multiply_halves(const Tensor& a, const Tensor& b, const Tensor& y,
+                                       const MatmulOptions& options, const Sizes& s) {
   const std::int64_t results = s.n * s.m;
-  const Tensor others = detail::make_tensor({parts - 1, results}, y.dtype());
+  const Tensor second = detail::make_tensor({results}, y.dtype());
   const detail::MatrixRef<T> left{detail::numbers<T>(a), options.transpose_a ? s.n : s.k,
                                   options.transpose_a};
   const detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
   T* sum = detail::fresh_numbers<T>(y);
-  T* rest = detail::fresh_numbers<T>(others);
-  parallel_for(parts, [=](std::int64_t part) {
-    const std::int64_t begin = s.k * part / parts;
-    const std::int64_t depth = s.k * (part + 1) / parts - begin;
-    detail::gemm(left.columns_from(begin), right.rows_from(begin),
-                 part == 0 ? sum : rest + (part - 1) * results, s.n, depth, s.m);
+  T* more = detail::fresh_numbers<T>(second);
+  const std::int64_t half = s.k / 2;
+  const RowBlocks rows(s.n, std::max<std::int64_t>(36, detail::gemm_rows(half, s.m)));
+  parallel_for(2 * rows.count, [=](std::int64_t chunk) {
+    const bool later = chunk >= rows.count;
+    const std::int64_t row = rows.begin(chunk % rows.count);
+    const std::int64_t count = rows.begin(chunk % rows.count + 1) - row;
+    const std::int64_t inner = later ? half : 0;
+    detail::gemm(left.rows_from(row).columns_from(inner), right.rows_from(inner),
+                 (later ? more : sum) + row * s.m, count, later ? s.k - half : half, s.m);
   });
-  detail::for_ranges(results, detail::row_grain(parts), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t part = 1; part < parts; ++part) {
-      const T* more = rest + (part - 1) * results;
-      for (std::int64_t i = begin; i < end; ++i) sum[i] += more[i];
-    }
+  detail::for_ranges(results, detail::kGrain / 4, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) sum[i] += more[i];
   });
 }
 
@@ -228,8 +237,8 @@ Tensor matmul(TensorArg a, TensorArg b, const MatmulOptions& options) {
     if (s.single && s.n * s.k * s.m <= detail::kGrain) {
       multiply_rows(detail::numbers<T>(a), options.transpose_a,
                     as_used<T>(b, options.transpose_b, s), detail::fresh_numbers<T>(y), s, 0, s.n);
-    } else if (const std::int64_t parts = inner_parts(s, options); parts > 1) {
-      multiply_inner_parts<T>(a, b, y, options, s, parts);
+    } else if (has_long_inner(s, options)) {
+      multiply_halves<T>(a, b, y, options, s);
     } else {
       multiply_blocks<T>(a, b, y, options, s);
     }

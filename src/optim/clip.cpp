@@ -26,17 +26,18 @@ void check_limit(const char* op, const char* key, double limit) {
 
 // sum (x / unit)^2 in four lanes of double, chunk by chunk: one order at any number of threads.
 double sum_of_squares(const Tensor& x, double unit) {
-  std::vector<double> chunks(static_cast<std::size_t>(x.numel() / detail::kGrain + 1));
+  const std::int64_t n = x.numel();
+  std::vector<double> chunks(static_cast<std::size_t>((n + detail::kGrain - 1) / detail::kGrain));
   visit_float(x.dtype(), "clip_grad_norm_", [&](auto zero) {
     const auto* from = detail::numbers<decltype(zero)>(x);
-    detail::for_ranges(x.numel(), detail::kGrain, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(static_cast<std::int64_t>(chunks.size()), [&](std::int64_t chunk) {
       double lanes[4] = {};
-      for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t begin = chunk * detail::kGrain;
+      for (std::int64_t i = begin; i < std::min(n, begin + detail::kGrain); ++i) {
         const double value = static_cast<double>(from[i]) / unit;
         lanes[i % 4] += value * value;
       }
-      chunks[static_cast<std::size_t>(begin / detail::kGrain)] =
-          (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+      chunks[static_cast<std::size_t>(chunk)] = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
     });
   });
   double total = 0;

@@ -72,21 +72,25 @@ void Optimizer::add_group(const ParameterList& parameters, double lr) {
 }
 
 void Optimizer::step() {
-  // Many parameters are small: the elements of all are cut into chunks as if they lay end to end.
   struct Updated {
     Entry* entry;
     Tensor gradient;
-    std::int64_t first;  // where its elements begin
   };
   detail::PoolVector<Updated> all;
   std::int64_t total = 0;
-  const auto each_range = [&](std::int64_t grain, auto body) {
-    detail::for_ranges(total, grain, [&](std::int64_t begin, std::int64_t end) {
-      const auto after = [](std::int64_t place, const Updated& u) { return place < u.first; };
-      auto u = std::upper_bound(all.begin(), all.end(), begin, after) - 1;
-      for (; u != all.end() && u->first < end; ++u) {
-        body(*u, std::max<std::int64_t>(begin - u->first, 0),
-             std::min(end - u->first, detail::shape_of(u->gradient).numel()));
+  // Each chunk has its part of every parameter, as each thread had its part of the gradients.
+  const auto each_range = [&](auto body) {
+    constexpr std::int64_t kElements = 1 << 14;  // of a chunk
+    constexpr std::int64_t kWhole = 1024;        // elements that are not cut
+    const std::int64_t most = std::max<std::int64_t>(1, total / kElements);
+    const std::int64_t chunks = most < 4 ? most : most / 4 * 4;
+    parallel_for(chunks, [&](std::int64_t chunk) {
+      for (const Updated& u : all) {
+        const std::int64_t n = detail::shape_of(u.gradient).numel();
+        const auto cut = [n, chunks](std::int64_t i) {
+          return i == chunks ? n : n * i / chunks / kWhole * kWhole;
+        };
+        if (cut(chunk) < cut(chunk + 1)) body(u, cut(chunk), cut(chunk + 1));
       }
     });
   };
@@ -99,12 +103,11 @@ void Optimizer::step() {
           "[{}] a parameter must keep its type: {} is {}, its moments are {}; make a new optimiser",
           name_, entry.name, to_string(gradient.dtype()), to_string(entry.moments[0].dtype())));
     }
-    const std::int64_t first = total;
     total += gradient.numel();
-    all.push_back({&entry, std::move(gradient), first});
+    all.push_back({&entry, std::move(gradient)});
   }
   std::atomic<bool> finite = true;
-  each_range(detail::kGrain, [&](const Updated& u, std::int64_t begin, std::int64_t end) {
+  each_range([&](const Updated& u, std::int64_t begin, std::int64_t end) {
     if (!detail::all_finite(u.gradient, begin, end)) finite = false;
   });
   for (const Updated& u : all) {
@@ -128,8 +131,7 @@ void Optimizer::step() {
     for (const Tensor& moment : u.entry->moments) detail::mark_written(moment);
     ++u.entry->steps;
   }
-  constexpr std::int64_t kUpdateGrain = 1 << 13;  // a root and a division each are dear
-  each_range(kUpdateGrain, [&](const Updated& u, std::int64_t begin, std::int64_t end) {
+  each_range([&](const Updated& u, std::int64_t begin, std::int64_t end) {
     update(*u.entry, u.gradient, begin, end);
   });
 }
