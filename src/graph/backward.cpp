@@ -15,6 +15,9 @@
 
 namespace softtape {
 namespace detail {
+
+constinit thread_local std::uint32_t t_usual_entries = 256;
+
 namespace {
 
 const OpInfo kAccumulate{"accumulate", [](Vjp& r) {
@@ -153,6 +156,20 @@ void VjpState::call_rule(Node& node) {
   if (!retain) use_up(node);
 }
 
+void VjpState::throw_not_as_saved(int i) const {
+  const Edge& from = edge(i);
+  if (!from.saved) {
+    throw GraphError(fmt::format(
+        "[{}] its rule asks for input {}, which the op does not save; name it in OpInfo::saves",
+        current->op->name, i));
+  }
+  const Tensor x = TensorAccess::adopt(from.node);
+  throw GraphError(fmt::format(
+      "[{}] {} was changed in place after the forward pass: version {}, saved at {}; update "
+      "parameters after backward, not before",
+      current->op->name, label(x, fmt::format("input {}", i)), x.version(), from.version));
+}
+
 // Marks the nodes between outputs and inputs: those whose rule leads to an input. Depth first with
 // a stack of its own; nodes older than every input cannot lead to one.
 void VjpState::find_paths(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs) {
@@ -206,31 +223,11 @@ const Tensor& Vjp::gy() const { return state_.gy; }
 int Vjp::arity() const { return static_cast<int>(state_.current->arity); }
 const Shape& Vjp::x_shape(int i) const { return state_.edge(i).node->shape; }
 DType Vjp::x_dtype(int i) const { return state_.edge(i).node->dtype; }
-bool Vjp::needs(int i) const { return state_.needed(*state_.edge(i).node); }
+bool Vjp::needs(int i) const { return state_.needs(i); }
 bool Vjp::recording() const { return detail::t_grad_enabled; }
 const detail::Attributes* Vjp::raw_attributes() const { return state_.current->attributes; }
 
-Tensor Vjp::x(int i) const {
-  const detail::Node& node = *state_.current;
-  const detail::Edge& edge = state_.edge(i);
-  if (!edge.saved) {
-    detail::raise([&node, i] {
-      return GraphError(fmt::format(
-          "[{}] its rule asks for input {}, which the op does not save; name it in OpInfo::saves",
-          node.op->name, i));
-    });
-  }
-  if (edge.node->storage->version != edge.version) {
-    detail::raise([&node, &edge, i] {
-      const Tensor x = detail::TensorAccess::adopt(edge.node);
-      return GraphError(fmt::format(
-          "[{}] {} was changed in place after the forward pass: version {}, saved at {}; update "
-          "parameters after backward, not before",
-          node.op->name, detail::label(x, fmt::format("input {}", i)), x.version(), edge.version));
-    });
-  }
-  return detail::TensorAccess::adopt(edge.node);
-}
+Tensor Vjp::x(int i) const { return detail::TensorAccess::adopt(&state_.saved(i)); }
 
 Tensor Vjp::y() const {
   detail::Node& node = *state_.current;

@@ -134,8 +134,9 @@ void release(Node* dead) noexcept {
   node.attributes = nullptr;
 }
 
-// A node that nothing refers to any more.
-inline void drop(Node* node) noexcept {
+}  // namespace
+
+void drop(Node* node) noexcept {
   if (node->arity == 0 && !node->attributes && !node->extras && t_cache) {
     drop_blocks(node);  // a result that no graph knows, as most gradients are
   } else {
@@ -144,8 +145,6 @@ inline void drop(Node* node) noexcept {
   }
 }
 
-}  // namespace
-
 void drop_last_handle(NodeHead* head) noexcept {
   auto* node = static_cast<Node*>(head);
   if (node->edges_in == 0) {
@@ -153,10 +152,6 @@ void drop_last_handle(NodeHead* head) noexcept {
   } else if (!node->keeps_output) {
     drop_storage(*node);
   }
-}
-
-void drop_edge_in(Node& node) {
-  if (--node.edges_in == 0 && node.handles == 0) drop(&node);
 }
 
 void use_up(Node& node) {
@@ -193,9 +188,11 @@ namespace {
                   op.name, node.op ? "the result of an op already" : "a leaf or an input"));
 }
 
-// Puts y into the graph when an input asks for it.
-inline void enter_graph(const OpInfo& op, Saves saves, Node& node, const TensorRef* inputs,
-                        std::size_t arity, std::unique_ptr<Attributes>& attributes) {
+// Puts y into the graph when an input asks for it. Inlined for the usual arities, whose loops then
+// are none.
+[[gnu::always_inline]] inline void enter_graph(const OpInfo& op, Saves saves, Node& node,
+                                               const TensorRef* inputs, std::size_t arity,
+                                               std::unique_ptr<Attributes>& attributes) {
   bool wanted = false;
   bool good = !node.op && !node.requires_grad;
   for (std::size_t i = 0; i < arity; ++i) {
@@ -212,7 +209,7 @@ inline void enter_graph(const OpInfo& op, Saves saves, Node& node, const TensorR
   std::uint32_t order = 0;
   for (std::size_t i = 0; i < arity; ++i) {
     Node* input = TensorAccess::node(*inputs[i]);
-    const bool saved = (saves.bits >> std::min<std::size_t>(i, 30) & 1u) != 0;
+    const bool saved = (saves.bits & 1u << std::min<std::size_t>(i, 30)) != 0;
     edges[i] = {input, input->storage->version, saved};
     ++(saved ? input->handles : input->edges_in);
     order = std::max(order, input->order);
@@ -234,7 +231,17 @@ Tensor record(const OpInfo& op, Saves saves, Tensor&& y, const TensorRef* inputs
               std::unique_ptr<Attributes> attributes) {
   Node& node = node_of(op.name, "the result", y);
   if (t_anomaly) check_result(op, y, inputs, arity);
-  if (t_grad_enabled) enter_graph(op, saves, node, inputs, arity, attributes);
+  if (!t_grad_enabled) return std::move(y);
+  switch (arity) {
+    case 1:
+      enter_graph(op, saves, node, inputs, 1, attributes);
+      break;
+    case 2:
+      enter_graph(op, saves, node, inputs, 2, attributes);
+      break;
+    default:
+      enter_graph(op, saves, node, inputs, arity, attributes);
+  }
   return std::move(y);
 }
 

@@ -157,8 +157,12 @@ extern constinit thread_local bool t_anomaly __attribute__((tls_model("initial-e
 
 /// Takes the node's inputs and saved values away once a backward pass needs them no more.
 void use_up(Node& node);
+/// Gives back a node that nothing refers to any more.
+void drop(Node* node) noexcept;
 /// For who holds a node by edges_in alone (a backward pass): lets go of it.
-void drop_edge_in(Node& node);
+inline void drop_edge_in(Node& node) {
+  if (--node.edges_in == 0 && node.handles == 0) drop(&node);
+}
 
 /// A short description for messages: the name in quotes when there is one, else `fallback`.
 std::string label(const Tensor& t, const std::string& fallback);

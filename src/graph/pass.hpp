@@ -24,6 +24,10 @@ struct Entry {
   Tensor gradient;
 };
 
+/// As many as the thread's last pass had: the next one is often of the same model.
+extern constinit thread_local std::uint32_t t_usual_entries
+    __attribute__((tls_model("initial-exec")));
+
 /// One pass. What a rule sees of it is Vjp.
 struct VjpState {
   enum class Mode { leaves, inputs };  // backward(): every leaf; grad(): paths to given inputs
@@ -40,13 +44,14 @@ struct VjpState {
 
   VjpState(Mode pass_mode, bool retain_graph)
       : mode(pass_mode), retain(retain_graph), anomaly(std::exchange(t_anomaly, false)) {
-    table.reserve(256);
+    table.reserve(t_usual_entries);
     heap.reserve(32);
   }
   VjpState(const VjpState&) = delete;
   VjpState& operator=(const VjpState&) = delete;
   ~VjpState() {
     t_anomaly = anomaly;
+    t_usual_entries = std::clamp<std::uint32_t>(entered, 256, 1 << 16);
     for (Entry& entry : table) {
       entry.node->slot = entry.outer_slot;
       drop_edge_in(*entry.node);
@@ -92,6 +97,18 @@ struct VjpState {
     }
     return current->edges[i];
   }
+  bool needs(int i) { return needed(*edge(i).node); }
+
+  // gy, for the rule's last use of it; checks want it once more.
+  Tensor last_gy() { return anomaly ? gy : std::move(gy); }
+
+  // Input i of the op whose rule runs, as it was saved.
+  Node& saved(int i) const {
+    const Edge& from = edge(i);
+    if (!from.saved || from.node->storage->version != from.version) throw_not_as_saved(i);
+    return *from.node;
+  }
+  [[noreturn, gnu::cold]] void throw_not_as_saved(int i) const;
 
   /// The pass whose rule runs, for rules of the library that know their gradient to fit.
   static VjpState& of(Vjp& window) { return window.state_; }

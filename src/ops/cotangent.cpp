@@ -8,9 +8,9 @@ namespace {
 
 // f(i, factor) for all numbers; a factor may be one number for all.
 template <class T, class F>
-[[gnu::noinline]] void each_factor(const Tensor& factor, std::int64_t n, F f) {
-  const T* factors = numbers<T>(factor);
-  const bool one = shape_of(factor).numel() == 1;
+[[gnu::noinline]] void each_factor(const Node& factor, std::int64_t n, F f) {
+  const T* factors = static_cast<const T*>(factor.storage->data());
+  const bool one = factor.shape.numel() == 1;
   for_ranges(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (one) {
       for (std::int64_t i = begin; i < end; ++i) f(i, *factors);
@@ -22,10 +22,10 @@ template <class T, class F>
 
 // x *= factor. As below, single numbers go without the loop's set-up.
 template <class T>
-void scale(const Tensor& x, const Tensor& factor, std::int64_t n) {
+void scale(const Tensor& x, const Node& factor, std::int64_t n) {
   T* into = fresh_numbers<T>(x);
   if (n == 1) {
-    *into *= *numbers<T>(factor);
+    *into *= *static_cast<const T*>(factor.storage->data());
   } else {
     each_factor<T>(factor, n, [into](std::int64_t i, T by) { into[i] *= by; });
   }
@@ -33,11 +33,11 @@ void scale(const Tensor& x, const Tensor& factor, std::int64_t n) {
 
 // sum += x * factor.
 template <class T>
-void add_product(const Tensor& sum, const Tensor& x, const Tensor& factor, std::int64_t n) {
+void add_product(const Tensor& sum, const Tensor& x, const Node& factor, std::int64_t n) {
   T* into = fresh_numbers<T>(sum);
   const T* from = numbers<T>(x);
   if (n == 1) {
-    *into += *from * *numbers<T>(factor);
+    *into += *from * *static_cast<const T*>(factor.storage->data());
   } else {
     each_factor<T>(factor, n, [into, from](std::int64_t i, T by) { into[i] += from[i] * by; });
   }
@@ -45,40 +45,39 @@ void add_product(const Tensor& sum, const Tensor& x, const Tensor& factor, std::
 
 // One number or one for each element, for an input of the shape of gy, in a pass that only
 // computes.
-bool plain(const VjpState& pass, const Node& input, const Tensor& factor) {
-  const Shape& by = shape_of(factor);
+bool plain(const VjpState& pass, const Node& input, const Node& factor) {
   return !t_grad_enabled && !pass.anomaly && shape_of(pass.gy) == input.shape &&
-         (by == input.shape || by.rank() == 0);
+         (factor.shape.rank() == 0 || factor.shape == input.shape);
 }
 
 }  // namespace
 
-bool add_to_sum(Vjp& r, int i, const Tensor& factor) {
-  VjpState& pass = VjpState::of(r);
+bool add_product_to_sum(VjpState& pass, int i, int factor) {
   const Node& input = *pass.edge(i).node;
+  const Node& by = pass.saved(factor);
   const Entry* arrived = pass.find(input);
   if (!arrived || !arrived->gradient.defined() || !sole_owner(arrived->gradient) ||
-      !plain(pass, input, factor)) {
+      !plain(pass, input, by)) {
     return false;
   }
   const std::int64_t n = input.shape.numel();
-  input.dtype == DType::float32 ? add_product<float>(arrived->gradient, pass.gy, factor, n)
-                                : add_product<double>(arrived->gradient, pass.gy, factor, n);
+  input.dtype == DType::float32 ? add_product<float>(arrived->gradient, pass.gy, by, n)
+                                : add_product<double>(arrived->gradient, pass.gy, by, n);
   return true;
 }
 
-void set_product(Vjp& r, int i, const Tensor& factor, Upstream gy) {
-  if (add_to_sum(r, i, factor)) return;
+void set_product(Vjp& r, int i, int factor, Upstream gy) {
   VjpState& pass = VjpState::of(r);
+  if (add_product_to_sum(pass, i, factor)) return;
   Node& input = *pass.edge(i).node;
-  if (gy == Upstream::done && sole_owner(pass.gy) && plain(pass, input, factor)) {
+  const Node& by = pass.saved(factor);
+  if (gy == Upstream::done && sole_owner(pass.gy) && plain(pass, input, by)) {
     const std::int64_t n = input.shape.numel();
-    input.dtype == DType::float32 ? scale<float>(pass.gy, factor, n)
-                                  : scale<double>(pass.gy, factor, n);
+    input.dtype == DType::float32 ? scale<float>(pass.gy, by, n) : scale<double>(pass.gy, by, n);
     pass.deliver(input, std::move(pass.gy));
     return;
   }
-  set_summed(r, i, mul(pass.gy, factor));
+  set_summed(r, i, mul(pass.gy, r.x(factor)));
 }
 
 }  // namespace softtape::detail

@@ -10,11 +10,12 @@
 
 namespace softtape {
 
-using detail::add_to_sum;
+using detail::add_product_to_sum;
 using detail::OperandPair;
 using detail::set_product;
 using detail::set_summed;
 using detail::Upstream;
+using detail::VjpState;
 
 namespace {
 
@@ -62,8 +63,9 @@ Tensor logical(const char* op, const Tensor& a, const Tensor& b, F f) {
 }
 
 const OpInfo kAdd{"add", [](Vjp& r) {
-                    if (r.needs(0)) set_summed(r, 0, r.gy());
-                    if (r.needs(1)) set_summed(r, 1, r.gy());
+                    VjpState& pass = VjpState::of(r);
+                    if (pass.needs(1)) set_summed(r, 1, pass.gy);
+                    if (pass.needs(0)) set_summed(r, 0, pass.last_gy());
                   }};
 
 const OpInfo kSub{"sub", [](Vjp& r) {
@@ -73,11 +75,12 @@ const OpInfo kSub{"sub", [](Vjp& r) {
 
 const OpInfo kMul{"mul",
                   [](Vjp& r) {
-                    const bool second = r.needs(1) && !add_to_sum(r, 1, r.x(0));
-                    if (r.needs(0)) {
-                      set_product(r, 0, r.x(1), second ? Upstream::kept : Upstream::done);
+                    VjpState& pass = VjpState::of(r);
+                    const bool second = pass.needs(1) && !add_product_to_sum(pass, 1, 0);
+                    if (pass.needs(0)) {
+                      set_product(r, 0, 1, second ? Upstream::kept : Upstream::done);
                     }
-                    if (second) set_product(r, 1, r.x(0), Upstream::done);
+                    if (second) set_product(r, 1, 0, Upstream::done);
                   },
                   saves_inputs};
 
