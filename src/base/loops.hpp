@@ -13,9 +13,14 @@ namespace softtape::detail {
 /// Elements per chunk of an elementwise loop: fixed, so that results do not depend on threads.
 constexpr std::int64_t kGrain = 1 << 15;
 
+/// As many chunks, or a few more: two, or a multiple of four. Few threads then get equal shares,
+/// and the same part of one loop after the other, which is in their core's cache.
+constexpr std::int64_t even_chunks(std::int64_t chunks) {
+  return chunks < 3 ? chunks : (chunks + 3) / 4 * 4;
+}
+
 /// Calls f(begin, end) over [0, n) in chunks of at most about `grain`, in parallel when there are
-/// several. Few threads get equal shares: the n-th part of one loop is then in the same core's
-/// cache as that of the loop before.
+/// several.
 template <class F>
 void for_ranges(std::int64_t n, std::int64_t grain, F&& f) {
   if (n <= grain) {
@@ -24,8 +29,7 @@ void for_ranges(std::int64_t n, std::int64_t grain, F&& f) {
   }
   constexpr std::int64_t kLong = 1024;
   constexpr std::int64_t kWhole = 64;  // numbers, so that long ranges begin with a cache line
-  const std::int64_t least = (n + grain - 1) / grain;
-  const std::int64_t chunks = least < 3 ? least : (least + 3) / 4 * 4;
+  const std::int64_t chunks = even_chunks((n + grain - 1) / grain);
   std::int64_t length = (n + chunks - 1) / chunks;
   if (length > kLong) length = (length + kWhole - 1) / kWhole * kWhole;
   parallel_for((n + length - 1) / length,

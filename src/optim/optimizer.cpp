@@ -80,10 +80,9 @@ void Optimizer::step() {
   std::int64_t total = 0;
   // Each chunk has its part of every parameter, as each thread had its part of the gradients.
   const auto each_range = [&](auto body) {
-    constexpr std::int64_t kElements = 1 << 14;  // of a chunk
+    constexpr std::int64_t kElements = 1 << 13;  // of a chunk
     constexpr std::int64_t kWhole = 1024;        // elements that are not cut
-    const std::int64_t most = std::max<std::int64_t>(1, total / kElements);
-    const std::int64_t chunks = most < 4 ? most : most / 4 * 4;
+    const std::int64_t chunks = detail::even_chunks((total + kElements - 1) / kElements);
     parallel_for(chunks, [&](std::int64_t chunk) {
       for (const Updated& u : all) {
         const std::int64_t n = detail::shape_of(u.gradient).numel();
