@@ -35,8 +35,8 @@ struct FusedProblem {
 
 /// o, and for every row of scores (batch * heads * n of them) what backward needs to repeat the
 /// weights exp(score - shift) / sum: the largest visible score and the sum, 0 and 0 where nothing
-/// is visible. Beside them logsumexp = shift + ln(sum), -Inf where nothing is visible, which cannot
-/// stand for the two: beside a huge shift ln(sum) is lost.
+/// is visible. Beside them logsumexp = shift + ln(sum), -Inf where nothing is visible; backward
+/// cannot do with it alone, since beside a huge shift ln(sum) is lost.
 ///
 /// A hidden pair of query and key contributes nothing to any result, whatever numbers it holds,
 /// NaN included. A visible key whose weight is 0 by underflow stays IEEE: 0 times NaN is NaN.

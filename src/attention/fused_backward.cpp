@@ -228,7 +228,7 @@ struct Backward {
   }
 
   /// What comes before the first part of these queries and the first of these keys.
-  void begin(std::int64_t b, Range queries, Range keys) const {
+  void prepare(std::int64_t b, Range queries, Range keys) const {
     for (std::int64_t first = queries.begin; first < queries.end; first += kTileQueries) {
       blocks[b * query_blocks(p) + first / kTileQueries] = QueryBlock(p, b, first);
     }
@@ -269,16 +269,14 @@ struct Backward {
 
 /// Part `part` of [0, size) in whole tiles.
 Range part_of(std::int64_t size, std::int64_t tile, std::int64_t parts, std::int64_t part) {
-  const std::int64_t tiles = (size + tile - 1) / tile;
-  return {std::min(size, tiles * part / parts * tile),
-          std::min(size, tiles * (part + 1) / parts * tile)};
+  return {cut(size, tile, parts, part), cut(size, tile, parts, part + 1)};
 }
 
 /// Parts into which queries and keys of a head are cut: enough tasks for many threads.
 std::int64_t parts_of(const FusedProblem& p) {
   constexpr std::int64_t kTasks = 32;
   const std::int64_t heads = std::max<std::int64_t>(1, p.batch * p.heads);
-  const std::int64_t longest = std::max<std::int64_t>(1, std::max(p.n, p.m) / kTileQueries);
+  const std::int64_t longest = std::max<std::int64_t>(1, std::min(p.n, p.m) / kTileQueries);
   return std::clamp<std::int64_t>(kTasks / heads, 1, longest);
 }
 
@@ -305,7 +303,7 @@ void fused_backward(const FusedProblem& p, HeadsView<const T> q, HeadsView<const
         const std::int64_t part = task % parts;
         const Range queries = part_of(p.n, kTileQueries, parts, part);
         const Range keys = part_of(p.m, kTileKeys, parts, (step + parts - part) % parts);
-        if (step == 0) backward.begin(task / parts, queries, keys);
+        if (step == 0) backward.prepare(task / parts, queries, keys);
         backward.part(task / parts, queries, keys, tile);
       }
     });

@@ -3,6 +3,8 @@
 //
 // A tile of scores is held transposed, keys down and queries across, so that maximum, sum and shift
 // of sixteen queries are lanes of one vector and nothing is reduced across a vector.
+#include <cmath>
+
 #include "attention/fused_tiles.hpp"
 
 namespace softtape::detail {

@@ -1,7 +1,7 @@
 // The fused path of attention as one op: how tensors lie for the kernels, and the rule, which calls
 // the backward kernel, or, while it is itself recorded, differentiates the composed form.
 #include <algorithm>
-#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "attention/fused.hpp"

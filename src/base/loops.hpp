@@ -1,4 +1,4 @@
-// Cutting long loops over numbers into chunks of fixed size.
+// Cutting long loops over numbers into chunks, by size alone.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,19 @@
 
 namespace softtape::detail {
 
-/// Elements per chunk of an elementwise loop: fixed, so that results do not depend on threads.
+/// Elements per chunk of an elementwise loop, at most.
 constexpr std::int64_t kGrain = 1 << 15;
 
 /// As many chunks, or a few more: two, or a multiple of four. Few threads then get equal shares,
 /// and the same part of one loop after the other, which is in their core's cache.
 constexpr std::int64_t even_chunks(std::int64_t chunks) {
   return chunks < 3 ? chunks : (chunks + 3) / 4 * 4;
+}
+
+/// Where part i of [0, n) begins when it is cut into `parts` of about the same size, in whole units
+/// but for the end of the last.
+constexpr std::int64_t cut(std::int64_t n, std::int64_t unit, std::int64_t parts, std::int64_t i) {
+  return i == parts ? n : n / unit * i / parts * unit;
 }
 
 /// Calls f(begin, end) over [0, n) in chunks of at most about `grain`, in parallel when there are
@@ -29,11 +35,11 @@ void for_ranges(std::int64_t n, std::int64_t grain, F&& f) {
   }
   constexpr std::int64_t kLong = 1024;
   constexpr std::int64_t kWhole = 64;  // numbers, so that long ranges begin with a cache line
-  const std::int64_t chunks = even_chunks((n + grain - 1) / grain);
-  std::int64_t length = (n + chunks - 1) / chunks;
-  if (length > kLong) length = (length + kWhole - 1) / kWhole * kWhole;
-  parallel_for((n + length - 1) / length,
-               [&](std::int64_t chunk) { f(chunk * length, std::min(n, (chunk + 1) * length)); });
+  const std::int64_t chunks = std::min(n, even_chunks((n + grain - 1) / grain));
+  const std::int64_t unit = n / chunks > kLong ? kWhole : 1;
+  parallel_for(chunks, [&](std::int64_t chunk) {
+    f(cut(n, unit, chunks, chunk), cut(n, unit, chunks, chunk + 1));
+  });
 }
 
 /// Rows of a loop whose rows cost `row_cost` element operations each.

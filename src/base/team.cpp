@@ -94,10 +94,9 @@ void Team::work(int index) noexcept {
   for (int i = 0; i < share_count_; ++i) {
     Share& share = shares_[(index + i) % share_count_];
     // What an owner is about to do anyway is left to it.
-    constexpr std::int64_t kTail = 2;
     const auto leave = [&share] {
       return share.owned.load(std::memory_order_relaxed) &&
-             share.end - share.next.load(std::memory_order_relaxed) <= kTail;
+             share.end - share.next.load(std::memory_order_relaxed) <= 1;
     };
     while (i == 0 || !leave()) {
       const std::int64_t n = share.next.fetch_add(1, std::memory_order_relaxed);

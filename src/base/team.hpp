@@ -11,8 +11,8 @@ namespace softtape::detail {
 /// left and then waits only for workers that have entered: on a machine that others use too, a
 /// barrier of all threads would cost a time slice per region whenever one of them is not running.
 /// Each thread begins with the same share of the chunks in every region, since their data is in its
-/// cache from the region before, and then helps the others, but for their last chunks: to write
-/// over what another core has read costs many times the write.
+/// cache from the region before, and then helps the others, but for their last chunk: to write over
+/// cache lines that another core has read costs up to twenty times the write.
 /// Workers start when first needed and stay until the process ends. A forked child has none of its
 /// parent's: its caller does their work.
 class Team {

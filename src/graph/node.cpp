@@ -209,7 +209,7 @@ namespace {
   std::uint32_t order = 0;
   for (std::size_t i = 0; i < arity; ++i) {
     Node* input = TensorAccess::node(*inputs[i]);
-    const bool saved = (saves.bits & 1u << std::min<std::size_t>(i, 30)) != 0;
+    const bool saved = (saves.bits & (1u << std::min<std::size_t>(i, 30))) != 0;
     edges[i] = {input, input->storage->version, saved};
     ++(saved ? input->handles : input->edges_in);
     order = std::max(order, input->order);

@@ -133,10 +133,15 @@ inline const Shape& shape_of(const Tensor& t) { return TensorAccess::node(t)->sh
 
 /// The numbers of a tensor of known element type, unchecked.
 template <class T>
-const T* numbers(const Tensor& t) {
-  return static_cast<const T*>(TensorAccess::node(t)->storage->data());
+const T* numbers(const Node& node) {
+  return static_cast<const T*>(node.storage->data());
 }
-/// The numbers of a tensor that was just made, or that only the caller holds.
+template <class T>
+const T* numbers(const Tensor& t) {
+  return numbers<T>(*TensorAccess::node(t));
+}
+/// The same to be written: for a tensor that was just made, that only the caller holds, or that was
+/// marked as written.
 template <class T>
 T* fresh_numbers(const Tensor& t) {
   return static_cast<T*>(TensorAccess::node(t)->storage->data());

@@ -9,7 +9,7 @@ namespace {
 // f(i, factor) for all numbers; a factor may be one number for all.
 template <class T, class F>
 [[gnu::noinline]] void each_factor(const Node& factor, std::int64_t n, F f) {
-  const T* factors = static_cast<const T*>(factor.storage->data());
+  const T* factors = numbers<T>(factor);
   const bool one = factor.shape.numel() == 1;
   for_ranges(n, kGrain, [&](std::int64_t begin, std::int64_t end) {
     if (one) {
@@ -25,7 +25,7 @@ template <class T>
 void scale(const Tensor& x, const Node& factor, std::int64_t n) {
   T* into = fresh_numbers<T>(x);
   if (n == 1) {
-    *into *= *static_cast<const T*>(factor.storage->data());
+    *into *= *numbers<T>(factor);
   } else {
     each_factor<T>(factor, n, [into](std::int64_t i, T by) { into[i] *= by; });
   }
@@ -37,7 +37,7 @@ void add_product(const Tensor& sum, const Tensor& x, const Node& factor, std::in
   T* into = fresh_numbers<T>(sum);
   const T* from = numbers<T>(x);
   if (n == 1) {
-    *into += *from * *static_cast<const T*>(factor.storage->data());
+    *into += *from * *numbers<T>(factor);
   } else {
     each_factor<T>(factor, n, [into, from](std::int64_t i, T by) { into[i] += from[i] * by; });
   }
@@ -52,7 +52,8 @@ bool plain(const VjpState& pass, const Node& input, const Node& factor) {
 
 }  // namespace
 
-bool add_product_to_sum(VjpState& pass, int i, int factor) {
+bool add_product_to_sum(Vjp& r, int i, int factor) {
+  VjpState& pass = VjpState::of(r);
   const Node& input = *pass.edge(i).node;
   const Node& by = pass.saved(factor);
   const Entry* arrived = pass.find(input);
@@ -67,8 +68,8 @@ bool add_product_to_sum(VjpState& pass, int i, int factor) {
 }
 
 void set_product(Vjp& r, int i, int factor, Upstream gy) {
+  if (add_product_to_sum(r, i, factor)) return;
   VjpState& pass = VjpState::of(r);
-  if (add_product_to_sum(pass, i, factor)) return;
   Node& input = *pass.edge(i).node;
   const Node& by = pass.saved(factor);
   if (gy == Upstream::done && sole_owner(pass.gy) && plain(pass, input, by)) {

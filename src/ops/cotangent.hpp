@@ -19,17 +19,16 @@ inline void set_summed(Vjp& r, int i, Tensor gx) {
   }
 }
 
-// Input `factor` below is one that the op saved.
-
-/// For rules: adds gy * factor straight to what has arrived at input i, which needs it. False where
-/// nothing has, where shapes differ, or where somebody could see the difference.
-bool add_product_to_sum(VjpState& pass, int i, int factor);
+/// For rules: adds gy times input `factor`, which the op saved, straight to what has arrived at
+/// input i, which needs it. False where nothing has, where shapes differ, or where somebody could
+/// see the difference.
+bool add_product_to_sum(Vjp& r, int i, int factor);
 
 /// Whether a rule still reads gy after this.
 enum class Upstream { kept, done };
 
-/// For rules: gives input i, which needs it, gy * factor, summed to its own shape; in the memory of
-/// gy where nobody can see the difference.
+/// For rules: gives input i, which needs it, gy times input `factor`, which the op saved, summed to
+/// its own shape; in the memory of gy where nobody can see the difference.
 void set_product(Vjp& r, int i, int factor, Upstream gy);
 
 }  // namespace softtape::detail

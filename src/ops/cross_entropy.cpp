@@ -22,7 +22,9 @@ struct Classes {
   double smoothing;
   double factor;  // of the sum of losses
   bool has_weights;
-  Tensor shift = {};  // of every row and sum of e^(z - shift), where cross_entropy is recorded
+  // Of each row, where cross_entropy is recorded: the largest logit, and the sum of e^(z - shift).
+  // Not set for rows that are ignored.
+  Tensor shift = {};
   Tensor sum = {};
 };
 
@@ -114,7 +116,7 @@ void row_vjp(const T* z, const Rows<T>& rows, std::int64_t i, T k, T* gz) {
   const T shift = rows.shift[i];
   const T all = sharp + flat_sum;
   const T scale = rows.sum[i] == 0 ? T{0} : all / rows.sum[i];
-  detail::map_lanes<T>(z, gz, n, T{0}, [shift, scale](const Lanes<T>& v) {
+  detail::map_lanes<T>(z, gz, n, detail::kMinusInf<T>, [shift, scale](const Lanes<T>& v) {
     return Lanes<T>(detail::exp_weights<T>(v - shift) * scale);
   });
   T& target = gz[rows.target[i]];
@@ -261,11 +263,13 @@ void check_targets(const char* op, const Tensor& x, const Tensor& targets,
 // Checks, computes f(rows, i) for every row, reduces and records.
 template <class F>
 Tensor class_loss(const OpInfo& op, const Tensor& x, const Tensor& targets,
-                  const Tensor& class_weights, Reduction reduction, Classes of, F f) {
+                  const Tensor& class_weights, Reduction reduction, Classes of, bool keeps_sums,
+                  F f) {
   check_targets(op.name, x, targets, of.ignore_index);
   if (of.has_weights) check_weights(op.name, x, class_weights);
   detail::check_mean(op.name, reduction, targets.shape());
-  if (&op == &kCrossEntropy && x.requires_grad() && detail::t_grad_enabled) {
+  const TensorRef input = x;
+  if (keeps_sums && detail::will_record(&input, 1)) {
     of.shift = detail::make_tensor(targets.shape(), x.dtype());
     of.sum = detail::make_tensor(targets.shape(), x.dtype());
   }
@@ -290,15 +294,15 @@ Tensor class_loss(const OpInfo& op, const Tensor& x, const Tensor& targets,
                                       }
                                     });
   });
-  if (of.has_weights) return record(op, std::move(y), {x, targets, class_weights}, of);
-  return record(op, std::move(y), {x, targets}, of);
+  return of.has_weights ? record(op, std::move(y), {x, targets, class_weights}, std::move(of))
+                        : record(op, std::move(y), {x, targets}, std::move(of));
 }
 
 }  // namespace
 
 Tensor nll_loss(TensorArg log_probs, TensorArg targets, const NllOptions& options) {
   const Classes of{options.ignore_index, 0, 1, options.class_weights.defined()};
-  return class_loss(kNll, log_probs, targets, options.class_weights, options.reduction, of,
+  return class_loss(kNll, log_probs, targets, options.class_weights, options.reduction, of, false,
                     []<class T>(const T* row, const Rows<T>& rows, std::int64_t i) {
                       if (!rows.counts(i) || rows.sharp(i) == 0) return T{0};
                       return -rows.sharp(i) * row[rows.target[i]];
@@ -313,7 +317,7 @@ Tensor cross_entropy(TensorArg logits, TensorArg targets, const CrossEntropyOpti
   const Classes of{options.ignore_index, options.label_smoothing, 1,
                    options.class_weights.defined()};
   return class_loss(kCrossEntropy, logits, targets, options.class_weights, options.reduction, of,
-                    []<class T>(const T* row, const Rows<T>& rows, std::int64_t i) {
+                    true, []<class T>(const T* row, const Rows<T>& rows, std::int64_t i) {
                       return row_loss(row, rows, i);
                     });
 }

@@ -65,6 +65,7 @@ Tensor logical(const char* op, const Tensor& a, const Tensor& b, F f) {
 const OpInfo kAdd{"add", [](Vjp& r) {
                     VjpState& pass = VjpState::of(r);
                     if (pass.needs(1)) set_summed(r, 1, pass.gy);
+                    // Alone, so that the rule below may work in its memory.
                     if (pass.needs(0)) set_summed(r, 0, pass.last_gy());
                   }};
 
@@ -76,7 +77,7 @@ const OpInfo kSub{"sub", [](Vjp& r) {
 const OpInfo kMul{"mul",
                   [](Vjp& r) {
                     VjpState& pass = VjpState::of(r);
-                    const bool second = pass.needs(1) && !add_product_to_sum(pass, 1, 0);
+                    const bool second = pass.needs(1) && !add_product_to_sum(r, 1, 0);
                     if (pass.needs(0)) {
                       set_product(r, 0, 1, second ? Upstream::kept : Upstream::done);
                     }

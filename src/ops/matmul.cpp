@@ -7,7 +7,6 @@
 #include "ops/cotangent.hpp"
 #include "ops/gemm.hpp"
 #include "ops/map.hpp"
-#include "ops/tile.hpp"
 #include "softtape/ops/reduce.hpp"
 #include "softtape/ops/shape.hpp"
 
@@ -116,7 +115,7 @@ struct RowBlocks {
   }
   std::int64_t begin(std::int64_t block) const {
     constexpr std::int64_t kTile = 6;
-    return block == count ? n : n / kTile * block / count * kTile;
+    return detail::cut(n, kTile, count, block);
   }
 
   std::int64_t n;
@@ -130,24 +129,15 @@ template <class T>
   const Shape batch = s.single ? Shape{} : leading(y.shape());
   const detail::BroadcastPlan plan(batch, s.single ? Shape{} : leading(a.shape()),
                                    s.single ? Shape{} : leading(b.shape()));
-  // A block of rows transposes what it needs of b. On one thread, where all blocks share one, it is
-  // done for all; several would write over what the others have read.
-  const bool turn_each = options.transpose_b && (!s.single || num_threads() > 1);
+  // Each block of rows transposes what it needs of b.
   const std::int64_t least =
-      std::max<std::int64_t>(detail::gemm_rows(s.k, s.m), turn_each ? 192 : 1);
+      std::max<std::int64_t>(detail::gemm_rows(s.k, s.m), options.transpose_b ? 192 : 1);
   const RowBlocks rows(s.n, least);
   const std::int64_t blocks = rows.count;
   const std::int64_t cost = s.n / blocks * s.k * s.m / 8;
   const T* pa = detail::numbers<T>(a);
   T* py = detail::fresh_numbers<T>(y);
-  detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
-  Tensor turned;
-  if (options.transpose_b && !turn_each && blocks > 1 && s.m >= detail::kLanes) {
-    const std::int64_t stride = detail::padded(s.m);
-    turned = detail::make_tensor({s.k, stride}, b.dtype());
-    detail::transpose_tile(right.data, s.k, s.m, s.k, detail::fresh_numbers<T>(turned), stride);
-    right = {detail::numbers<T>(turned), stride, false};
-  }
+  const detail::MatrixRef<T> right = as_used<T>(b, options.transpose_b, s);
   detail::for_ranges(
       batch.numel() * blocks, detail::row_grain(cost), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
@@ -162,14 +152,16 @@ template <class T>
       });
 }
 
-// Whether to cut a product along the inner size: a long one of few results, such as the gradient of
-// a weight. Then each thread reads the rows of the batch that it wrote itself, where blocks of the
-// result would read all of both sides on every thread.
+// Whether to cut a product along the inner size: a long one whose result is small beside its
+// inputs. Of a gradient of a weight, a^T g, each thread then reads the rows of the batch that it
+// wrote itself, where blocks of the result would read all of both on every thread. Of few rows
+// there are no blocks to share out.
 bool has_long_inner(const Sizes& s, const MatmulOptions& options) {
   constexpr std::int64_t kLong = 512;
+  constexpr std::int64_t kWorthTwoChunks = 400'000;  // multiply-adds
   const bool few_rows = s.n < 12;
-  const bool small_result = s.n * s.m <= 128 * (s.n + s.m);
-  return s.single && s.k >= kLong && s.n * s.k * s.m >= 400'000 && small_result &&
+  const bool small_result = s.n * s.m <= (s.n + s.m) * kLong / 4;
+  return s.single && s.k >= kLong && s.n * s.k * s.m >= kWorthTwoChunks && small_result &&
          (options.transpose_a || few_rows);
 }
 
@@ -185,7 +177,7 @@ template <class T>
   T* sum = detail::fresh_numbers<T>(y);
   T* more = detail::fresh_numbers<T>(second);
   const std::int64_t half = s.k / 2;
-  const RowBlocks rows(s.n, std::max<std::int64_t>(36, detail::gemm_rows(half, s.m)));
+  const RowBlocks rows(s.n, std::max<std::int64_t>(30, detail::gemm_rows(half, s.m)));
   parallel_for(2 * rows.count, [=](std::int64_t chunk) {
     const bool later = chunk >= rows.count;
     const std::int64_t row = rows.begin(chunk % rows.count);

@@ -14,7 +14,6 @@
 #include "graph/node.hpp"
 #include "nn/state_reader.hpp"
 #include "ops/finite.hpp"
-#include "softtape/graph/grad.hpp"
 #include "softtape/ops/create.hpp"
 
 namespace softtape {
@@ -71,30 +70,52 @@ void Optimizer::add_group(const ParameterList& parameters, double lr) {
   entries_.insert(entries_.end(), fresh.begin(), fresh.end());
 }
 
-void Optimizer::step() {
-  struct Updated {
-    Entry* entry;
-    Tensor gradient;
-  };
-  detail::PoolVector<Updated> all;
-  std::int64_t total = 0;
-  // Each chunk has its part of every parameter, as each thread had its part of the gradients.
-  const auto each_range = [&](auto body) {
-    constexpr std::int64_t kElements = 1 << 13;  // of a chunk
-    constexpr std::int64_t kWhole = 1024;        // elements that are not cut
-    const std::int64_t chunks = detail::even_chunks((total + kElements - 1) / kElements);
-    parallel_for(chunks, [&](std::int64_t chunk) {
-      for (const Updated& u : all) {
-        const std::int64_t n = detail::shape_of(u.gradient).numel();
-        const auto cut = [n, chunks](std::int64_t i) {
-          return i == chunks ? n : n * i / chunks / kWhole * kWhole;
-        };
-        if (cut(chunk) < cut(chunk + 1)) body(u, cut(chunk), cut(chunk + 1));
-      }
-    });
-  };
+namespace {
 
-  for (Entry& entry : entries_) {
+struct Updated {
+  std::size_t entry;
+  Tensor gradient;
+  std::int64_t size;
+};
+
+// body(updated, begin, end) for the elements of all parameters, in parallel. Each chunk has its
+// part of every parameter, as each thread had its part of the gradients; short ones stay whole.
+template <class Body>
+void each_range(const detail::PoolVector<Updated>& all, Body body) {
+  constexpr std::int64_t kElements = 1 << 13;  // of a chunk
+  constexpr std::int64_t kWhole = 1024;        // elements that are not cut
+  std::int64_t total = 0;
+  for (const Updated& u : all) total += u.size;
+  const std::int64_t chunks = detail::even_chunks((total + kElements - 1) / kElements);
+  parallel_for(chunks, [&](std::int64_t chunk) {
+    std::int64_t next = 0;
+    for (const Updated& u : all) {
+      if (u.size <= kWhole) {
+        if (next++ % chunks == chunk) body(u, std::int64_t{0}, u.size);
+        continue;
+      }
+      const std::int64_t begin = detail::cut(u.size, kWhole, chunks, chunk);
+      const std::int64_t end = detail::cut(u.size, kWhole, chunks, chunk + 1);
+      if (begin < end) body(u, begin, end);
+    }
+  });
+}
+
+}  // namespace
+
+void Optimizer::throw_not_finite() const {
+  const auto bad = std::find_if(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    const Tensor gradient = entry.parameter.grad();
+    return gradient.defined() && !detail::all_finite(gradient);
+  });
+  throw ValueError(fmt::format(
+      "[{}] gradients must be finite: that of {} is not; nothing was updated", name_, bad->name));
+}
+
+void Optimizer::step() {
+  detail::PoolVector<Updated> all;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
     Tensor gradient = entry.parameter.grad();
     if (!gradient.defined()) continue;
     if (!entry.moments.empty() && entry.moments.front().dtype() != gradient.dtype()) {
@@ -102,36 +123,32 @@ void Optimizer::step() {
           "[{}] a parameter must keep its type: {} is {}, its moments are {}; make a new optimiser",
           name_, entry.name, to_string(gradient.dtype()), to_string(entry.moments[0].dtype())));
     }
-    total += gradient.numel();
-    all.push_back({&entry, std::move(gradient)});
+    const std::int64_t size = gradient.numel();
+    all.push_back({i, std::move(gradient), size});
   }
   std::atomic<bool> finite = true;
-  each_range([&](const Updated& u, std::int64_t begin, std::int64_t end) {
+  each_range(all, [&](const Updated& u, std::int64_t begin, std::int64_t end) {
     if (!detail::all_finite(u.gradient, begin, end)) finite = false;
   });
+  if (!finite) throw_not_finite();
   for (const Updated& u : all) {
-    if (!finite && !detail::all_finite(u.gradient)) {
-      throw ValueError(
-          fmt::format("[{}] gradients must be finite: that of {} is not; nothing was updated",
-                      name_, u.entry->name));
+    Entry& entry = entries_[u.entry];
+    if (!entry.moments.empty() || !keeps_moments(entry.group)) continue;
+    std::vector<Tensor> moments;
+    for (std::size_t i = 0; i < moment_names_.size(); ++i) {
+      moments.push_back(zeros(entry.parameter.shape(), {.dtype = entry.parameter.dtype()}));
     }
+    entry.moments = std::move(moments);  // as good as none until the first update
   }
 
-  NoGrad guard;
   for (const Updated& u : all) {
-    Entry& entry = *u.entry;
-    if (entry.moments.empty() && keeps_moments(entry.group)) {
-      entry.moments.resize(moment_names_.size());
-      for (Tensor& moment : entry.moments) moment = zeros_like(entry.parameter);
-    }
+    Entry& entry = entries_[u.entry];
+    detail::mark_written(entry.parameter);
+    for (const Tensor& moment : entry.moments) detail::mark_written(moment);
+    ++entry.steps;
   }
-  for (const Updated& u : all) {
-    detail::mark_written(u.entry->parameter);
-    for (const Tensor& moment : u.entry->moments) detail::mark_written(moment);
-    ++u.entry->steps;
-  }
-  each_range([&](const Updated& u, std::int64_t begin, std::int64_t end) {
-    update(*u.entry, u.gradient, begin, end);
+  each_range(all, [&](const Updated& u, std::int64_t begin, std::int64_t end) {
+    update(entries_[u.entry], u.gradient, begin, end);
   });
 }
 

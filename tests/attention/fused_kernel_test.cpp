@@ -92,6 +92,7 @@ TEST_CASE_TEMPLATE("fused kernels: bit-identical on one and several threads", T,
       Run<T> one(s, mask);
       set_num_threads(1);
       one.run();
+      CHECK(worst_error(one) <= kBound<T>);
       for (const int count : {2, 3}) {
         Run<T> many(s, mask);
         set_num_threads(count);

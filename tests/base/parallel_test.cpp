@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -157,6 +158,24 @@ TEST_CASE("a forked child works without the team that it does not have") {
   CHECK(WEXITSTATUS(status) == 0);
 }
 #endif
+
+TEST_CASE("parallel_for: every chunk once, whoever is slow [thread]") {
+  for (const int threads : {2, 3, 70}) {
+    const ThreadCount count(threads);
+    for (int round = 0; round < 100; ++round) {
+      const std::int64_t chunks = 2 + round % 11;
+      std::vector<std::atomic<int>> calls(static_cast<std::size_t>(chunks));
+      const std::int64_t slow = round % chunks;
+      parallel_for(chunks, [&](std::int64_t i) {
+        if (i == slow) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        ++calls[static_cast<std::size_t>(i)];
+      });
+      int wrong = 0;
+      for (const auto& n : calls) wrong += n != 1;
+      CHECK(wrong == 0);
+    }
+  }
+}
 
 TEST_CASE("regions that follow each other closely, with a changing number of threads [thread]") {
   std::int64_t wrong = 0;

@@ -3,6 +3,8 @@
 //   bench_measure CONTENDER WORKLOAD [KEY=NUMBER...]   one line of CSV
 //   bench_measure agree                                a line `WORKLOAD,DIFFERENCE` each
 //   bench_measure peak                                 float32 FLOP/s of multiply-adds in registers
+//   bench_measure lines                                seconds to write over a cache line that
+//                                                      another core has read
 //
 // CONTENDER is hand, softtape or softtape-composed (which keeps the attention weights). Keys:
 // threads, seconds (of measuring), memory (1: growth of resident memory instead), batch, tokens,
@@ -14,6 +16,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +24,7 @@
 #include <fstream>
 #include <map>
 #include <stdexcept>
+#include <thread>
 
 #include "softtape/base/parallel.hpp"
 #include "workloads.hpp"
@@ -103,6 +107,48 @@ double peak() {
   return 2.0 * kChains * (sizeof(Lanes) / sizeof(float)) * kRounds / best;
 }
 
+// What two threads pay for sharing: one writes a buffer, both read it, the other writes over it.
+double write_over_shared_line() {
+  constexpr std::size_t kLine = 64 / sizeof(float);
+  std::vector<float> buffer(256 * kLine);
+  const auto read = [&buffer] {
+    float sum = 0;
+    for (std::size_t i = 0; i < buffer.size(); i += kLine) sum += buffer[i];
+    volatile float result = sum;
+    static_cast<void>(result);
+  };
+  const auto write = [&buffer](float number) { std::fill(buffer.begin(), buffer.end(), number); };
+  constexpr int kRounds = 500;
+  std::atomic<int> turn{0};
+  const auto wait_for = [&turn](int mine) {
+    while (turn.load(std::memory_order_acquire) != mine) std::this_thread::yield();
+  };
+  std::thread other([&] {
+    for (int round = 0; round < kRounds; ++round) {
+      wait_for(4 * round);
+      write(1);
+      turn.store(4 * round + 1, std::memory_order_release);
+      wait_for(4 * round + 2);
+      read();
+      turn.store(4 * round + 3, std::memory_order_release);
+    }
+  });
+  std::vector<double> times;
+  for (int round = 0; round < kRounds; ++round) {
+    wait_for(4 * round + 1);
+    read();
+    turn.store(4 * round + 2, std::memory_order_release);
+    wait_for(4 * round + 3);
+    const Moment before;
+    write(2);
+    times.push_back(Moment().wall - before.wall);
+    turn.store(4 * round + 4, std::memory_order_release);
+  }
+  other.join();
+  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
+  return times[kRounds / 2] * static_cast<double>(kLine) / static_cast<double>(buffer.size());
+}
+
 int run(const std::string& contender, const std::string& workload,
         std::map<std::string, double> keys) {
   const auto whole = [&](const char* key, std::int64_t otherwise) {
@@ -148,9 +194,12 @@ int main(int count, char** words) {
   const std::vector<std::string> arguments(words + 1, words + count);
   if (arguments == std::vector<std::string>{"agree"}) return agree(), 0;
   if (arguments == std::vector<std::string>{"peak"}) return std::printf("%.4g\n", peak()), 0;
+  if (arguments == std::vector<std::string>{"lines"}) {
+    return std::printf("%.4g\n", write_over_shared_line()), 0;
+  }
   if (arguments.size() < 2) {
-    std::fprintf(stderr,
-                 "Usage: bench_measure CONTENDER WORKLOAD [KEY=NUMBER...] | agree | peak\n");
+    std::fprintf(
+        stderr, "Usage: bench_measure CONTENDER WORKLOAD [KEY=NUMBER...] | agree | peak | lines\n");
     return 2;
   }
   std::map<std::string, double> keys;

@@ -1,6 +1,7 @@
 // What shares numbers, and that a pass never changes numbers that somebody else can see.
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -185,6 +186,26 @@ TEST_CASE("products in place: the same bits as apart, and nothing that is held c
       const Tensor expected = grad({middle}, {inner}, {.grad_outputs = {seen[1]}})[0];
       CHECK(inner.grad().to_vector() == expected.to_vector());
     }
+  }
+}
+
+// A sum hands its upstream gradient on to its first input, whose rule may then work in its memory.
+TEST_CASE("sums hand gradients on: what is retained or shared keeps its numbers") {
+  const LeakGuard guard;
+  for (const bool anomaly : {false, true}) {
+    Tensor a = tensor({1.0, 2.0}, {.requires_grad = true});
+    Tensor b = tensor({3.0}, {.requires_grad = true});
+    std::optional<AnomalyGuard> watch;
+    if (anomaly) watch.emplace();
+    Tensor h = a * 2 + b * 3;
+    h.retain_grad();
+    Tensor both = h + h;
+    both.retain_grad();
+    sum(both * 5).backward();
+    CHECK_NUMBERS(both.grad(), {5.0, 5.0});
+    CHECK_NUMBERS(h.grad(), {10.0, 10.0});
+    CHECK_NUMBERS(a.grad(), {20.0, 20.0});
+    CHECK_NUMBERS(b.grad(), {60.0});
   }
 }
 

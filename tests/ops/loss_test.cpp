@@ -1,6 +1,7 @@
 // Losses against PyTorch and closed forms, to second order; edges, exact zeros, errors.
 #include "softtape/ops/loss.hpp"
 
+#include <optional>
 #include <string>
 
 #include "golden/reduce_loss_golden.hpp"
@@ -11,6 +12,7 @@
 #include "softtape/ops/shape.hpp"
 #include "softtape/ops/softmax.hpp"
 #include "softtape/study/gradcheck.hpp"
+#include "support/compare.hpp"
 
 using namespace softtape;
 using namespace ops_test;
@@ -207,6 +209,43 @@ TEST_CASE("ignored targets, and weights of 0, cost nothing and pass nothing") {
   const Tensor zero = cross_entropy(x, tensor({0, 1, 2}), {.class_weights = off});
   CHECK(zero.item() == 0);
   CHECK_SAME(gradient(zero, x), zeros({3, 3}, kDouble));
+}
+
+// The gradient that reads the sums of the forward pass against the one that is itself recorded.
+TEST_CASE("cross entropy: kept sums give the gradient, again and again, in every option") {
+  Rng rng(4);
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const double bound = dtype == DType::float32 ? 1e-7 : 1e-15;
+    for (const std::int64_t classes : {1, 5, 16, 70}) {
+      const std::int64_t rows = 300;
+      const Tensor x =
+          (randn(rng, {rows, classes}, {.dtype = dtype}) * 4).detach().requires_grad_();
+      const Tensor targets = randint(rng, 0, classes, {rows});
+      const Tensor weights = abs(randn(rng, {classes}, {.dtype = dtype})).detach();
+      const std::int64_t some = targets.data<std::int64_t>()[0];
+      for (const double smoothing : {0.0, 0.3}) {
+        for (const bool weighted : {false, true}) {
+          for (const Reduction reduction : kReductions) {
+            CAPTURE(classes);
+            CAPTURE(smoothing);
+            CAPTURE(weighted);
+            const Tensor y =
+                cross_entropy(x, targets,
+                              {.ignore_index = classes > 1 ? std::optional(some) : std::nullopt,
+                               .label_smoothing = smoothing,
+                               .class_weights = weighted ? weights : Tensor(),
+                               .reduction = reduction});
+            const Tensor up = randn(rng, y.shape(), {.dtype = dtype});
+            const GradOptions kept{.grad_outputs = {up}, .retain_graph = true};
+            const Tensor once = grad({y}, {x}, kept)[0];
+            CHECK(test_support::same_bits(once, grad({y}, {x}, kept)[0]));
+            const Tensor recorded = grad({y}, {x}, {.grad_outputs = {up}, .create_graph = true})[0];
+            CHECK(allclose(once, recorded.detach(), {.rtol = 40 * bound, .atol = 40 * bound}));
+          }
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("an upstream gradient of 0 gives exactly 0") {

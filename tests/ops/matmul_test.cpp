@@ -152,11 +152,14 @@ TEST_CASE("matmul: the same bits at one and several threads [thread]") {
   const Tensor long_right = randn(rng, {1500, 90});
   const Tensor wide = randn(rng, {70, 90});
   const Tensor few = randn(rng, {5, 1500});
+  const Tensor many = randn(rng, {1030, 200}, {.dtype = DType::float64});
+  const Tensor more = randn(rng, {1030, 130}, {.dtype = DType::float64});
   const auto run = [&](int threads) {
     const test_support::ThreadCount count(threads);
     return std::vector{matmul(long_left, long_right, {.transpose_a = true}),
                        matmul(few, long_right), matmul(long_left, wide),
-                       matmul(long_right, wide, {.transpose_b = true})};
+                       matmul(long_right, wide, {.transpose_b = true}),
+                       matmul(many, more, {.transpose_a = true})};
   };
   const std::vector<Tensor> one = run(1);
   for (const int threads : {2, 3}) {

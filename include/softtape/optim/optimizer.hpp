@@ -86,7 +86,8 @@ class SOFTTAPE_API Optimizer : public Stateful {
   /// Whether the parameters of a group have moments at all.
   virtual bool keeps_moments(int group) const;
   /// Updates elements [begin, end) of one parameter and its moments in place, each by its own
-  /// numbers alone. Runs after all checks, on several threads side by side. Must not throw.
+  /// numbers alone. Runs after all checks, on several threads side by side: it must not throw, nor
+  /// copy a Tensor, whose counts are not atomic.
   virtual void update(const Entry& entry, const Tensor& gradient, std::int64_t begin,
                       std::int64_t end) const = 0;
 
@@ -94,6 +95,8 @@ class SOFTTAPE_API Optimizer : public Stateful {
   void require(bool holds, const char* rule, const char* key, double value) const;
 
  private:
+  [[noreturn]] void throw_not_finite() const;
+
   std::string name_;
   std::vector<std::string> moment_names_;
   std::vector<double> rates_;
