@@ -98,7 +98,8 @@ struct VjpState {
     }
     return current->edges[i];
   }
-  bool needs(int i) { return needed(*edge(i).node); }
+  // Here and below: or a unit full of loops would call it.
+  [[gnu::always_inline]] bool needs(int i) { return needed(*edge(i).node); }
 
   // gy, for the rule's last use of it; checks want it once more.
   Tensor last_gy() { return anomaly ? gy : std::move(gy); }

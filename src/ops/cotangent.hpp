@@ -7,7 +7,7 @@
 namespace softtape::detail {
 
 /// For rules: gives input i, which needs it, a gradient of the broadcast shape, summed to its own.
-inline void set_summed(Vjp& r, int i, Tensor gx) {
+[[gnu::always_inline]] inline void set_summed(Vjp& r, int i, Tensor gx) {
   VjpState& pass = VjpState::of(r);
   Node& input = *pass.edge(i).node;
   if (shape_of(gx) != input.shape) {

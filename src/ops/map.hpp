@@ -162,8 +162,8 @@ inline Saves saves_of_product(const Tensor& a, const Tensor& b) {
           (TensorAccess::node(a)->requires_grad ? 2u : 0u)};
 }
 
-inline Tensor record_with(const OpInfo& op, Saves saves, Tensor&& y,
-                          std::initializer_list<TensorRef> inputs) {
+[[gnu::always_inline]] inline Tensor record_with(const OpInfo& op, Saves saves, Tensor&& y,
+                                                 std::initializer_list<TensorRef> inputs) {
   if (!t_grad_enabled && !t_anomaly) return std::move(y);
   return record(op, saves, std::move(y), inputs.begin(), inputs.size(), nullptr);
 }
