@@ -159,13 +159,13 @@ const OpInfo kWhere{"where",
 Tensor add(Operand a, Operand b) {
   const OperandPair in("add", a, b);
   Tensor y = arithmetic<On::numbers>("add", in, [](auto x, auto z) { return x + z; });
-  return record(kAdd, std::move(y), {in.a(), in.b()});
+  return detail::record_with(kAdd, saves_nothing, std::move(y), {in.a(), in.b()});
 }
 
 Tensor sub(Operand a, Operand b) {
   const OperandPair in("sub", a, b);
   Tensor y = arithmetic<On::numbers>("sub", in, [](auto x, auto z) { return x - z; });
-  return record(kSub, std::move(y), {in.a(), in.b()});
+  return detail::record_with(kSub, saves_nothing, std::move(y), {in.a(), in.b()});
 }
 
 Tensor mul(Operand a, Operand b) {
