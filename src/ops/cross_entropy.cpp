@@ -107,6 +107,11 @@ T row_loss(const T* z, const Rows<T>& rows, std::int64_t i) {
 template <class T>
 void row_vjp(const T* z, const Rows<T>& rows, std::int64_t i, T k, T* gz) {
   const std::int64_t n = rows.classes;
+  if (!std::isfinite(k) && rows.counts(i)) {  // inside the formula it would meet itself
+    row_vjp(z, rows, i, T{1}, gz);
+    for (std::int64_t c = 0; c < n; ++c) gz[c] *= k;
+    return;
+  }
   const T sharp = rows.counts(i) ? k * rows.sharp(i) : T{0};
   const T flat_sum = rows.counts(i) ? k * rows.flat_sum : T{0};
   if (sharp == 0 && flat_sum == 0) {

@@ -76,22 +76,27 @@ struct Updated {
   std::size_t entry;
   Tensor gradient;
   std::int64_t size;
+  std::uintptr_t place;  // of the parameter's numbers
 };
 
 // body(updated, begin, end) for the elements of all parameters, in parallel. Each chunk has its
 // part of every parameter, as each thread had its part of the gradients; short ones stay whole.
+// Parameters over the same numbers are cut alike: they meet in one chunk, one after the other.
 template <class Body>
 void each_range(const detail::PoolVector<Updated>& all, Body body) {
   constexpr std::int64_t kElements = 1 << 13;  // of a chunk
   constexpr std::int64_t kWhole = 1024;        // elements that are not cut
+  constexpr std::int64_t kMost = 32;           // chunks: each looks at every parameter
   std::int64_t total = 0;
   for (const Updated& u : all) total += u.size;
-  const std::int64_t chunks = detail::even_chunks((total + kElements - 1) / kElements);
+  const std::int64_t chunks =
+      std::min(kMost, detail::even_chunks((total + kElements - 1) / kElements));
   parallel_for(chunks, [&](std::int64_t chunk) {
-    std::int64_t next = 0;
     for (const Updated& u : all) {
       if (u.size <= kWhole) {
-        if (next++ % chunks == chunk) body(u, std::int64_t{0}, u.size);
+        const bool here = u.place / detail::kAlignment % static_cast<std::uintptr_t>(chunks) ==
+                          static_cast<std::uintptr_t>(chunk);
+        if (here) body(u, std::int64_t{0}, u.size);
         continue;
       }
       const std::int64_t begin = detail::cut(u.size, kWhole, chunks, chunk);
@@ -118,13 +123,19 @@ void Optimizer::step() {
     const Entry& entry = entries_[i];
     Tensor gradient = entry.parameter.grad();
     if (!gradient.defined()) continue;
-    if (!entry.moments.empty() && entry.moments.front().dtype() != gradient.dtype()) {
+    const bool has_moments = entry.steps > 0 && !entry.moments.empty();
+    if (has_moments && entry.moments.front().dtype() != gradient.dtype()) {
       throw DtypeError(fmt::format(
           "[{}] a parameter must keep its type: {} is {}, its moments are {}; make a new optimiser",
           name_, entry.name, to_string(gradient.dtype()), to_string(entry.moments[0].dtype())));
     }
+    // One that is somebody else's numbers too might change while it is read.
+    const detail::Storage& storage = *detail::TensorAccess::node(gradient)->storage;
+    if (storage.owners > 1) gradient = gradient.detach().clone();
+    const auto place =
+        reinterpret_cast<std::uintptr_t>(detail::TensorAccess::node(entry.parameter)->storage);
     const std::int64_t size = gradient.numel();
-    all.push_back({i, std::move(gradient), size});
+    all.push_back({i, std::move(gradient), size, place});
   }
   std::atomic<bool> finite = true;
   each_range(all, [&](const Updated& u, std::int64_t begin, std::int64_t end) {
@@ -133,12 +144,12 @@ void Optimizer::step() {
   if (!finite) throw_not_finite();
   for (const Updated& u : all) {
     Entry& entry = entries_[u.entry];
-    if (!entry.moments.empty() || !keeps_moments(entry.group)) continue;
+    if (entry.steps > 0 || !keeps_moments(entry.group)) continue;
     std::vector<Tensor> moments;
     for (std::size_t i = 0; i < moment_names_.size(); ++i) {
       moments.push_back(zeros(entry.parameter.shape(), {.dtype = entry.parameter.dtype()}));
     }
-    entry.moments = std::move(moments);  // as good as none until the first update
+    entry.moments = std::move(moments);  // made anew while there was no update
   }
 
   for (const Updated& u : all) {

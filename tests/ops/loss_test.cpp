@@ -248,6 +248,16 @@ TEST_CASE("cross entropy: kept sums give the gradient, again and again, in every
   }
 }
 
+TEST_CASE("cross entropy: an infinite upstream gradient keeps its signs") {
+  const Tensor x = leaf({0, 0.5, -1}, {1, 3});
+  for (const double smoothing : {0.0, 0.2}) {
+    const Tensor y = cross_entropy(x, tensor({0}), {.label_smoothing = smoothing});
+    for (const double up : {kInf, -kInf}) {
+      CHECK_SAME(gradient(y, x, full({}, up, kDouble)), reshape(doubles({-up, up, up}), {1, 3}));
+    }
+  }
+}
+
 TEST_CASE("an upstream gradient of 0 gives exactly 0") {
   const Tensor x = leaf({kNaN, 1, 2, 3}, {2, 2});
   const Tensor targets = tensor({0, 1});

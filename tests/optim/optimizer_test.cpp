@@ -10,6 +10,7 @@
 #include "golden/nn_golden.hpp"
 #include "softtape/graph/grad.hpp"
 #include "softtape/nn/linear.hpp"
+#include "softtape/ops/compare.hpp"
 #include "softtape/ops/create.hpp"
 #include "softtape/ops/elementwise.hpp"
 #include "softtape/ops/reduce.hpp"
@@ -416,6 +417,26 @@ TEST_CASE("optimisers: parameters updated together change as each alone") {
   together[7].set_grad(bad);
   CHECK_THROWS_SAYING(ValueError, "Adam", "that of 7 is not", adam.step());
   CHECK(test_support::same_bits(together[0], before));
+}
+
+TEST_CASE("optimisers: parameters and gradients that share numbers are updated in order [thread]") {
+  const test_support::ThreadCount count(4);
+  for (const std::int64_t n : {1000, 5000}) {
+    int wrong = 0;
+    for (int round = 0; round < 200; ++round) {
+      const Tensor p = full({n}, 1.0, {.requires_grad = true});
+      std::vector<Tensor> all{p};
+      for (int i = 0; i < 7; ++i) all.push_back(p.detach().requires_grad_());
+      all.push_back(full({60000}, 1.0, {.requires_grad = true}));
+      for (Tensor& tied : all) tied.set_grad(ones(tied.shape()));
+      // Its gradient is another parameter, as it was before the step.
+      all.push_back(full({n}, 1.0, {.requires_grad = true}));
+      all.back().set_grad(p.detach());
+      SGD(all, {.lr = 0.125}).step();
+      wrong += !equal(p, zeros({n})) || !equal(all.back(), full({n}, 0.875));
+    }
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("optimisers: the same bits at one and two threads [thread]") {
