@@ -98,7 +98,7 @@ struct VjpState {
     }
     return current->edges[i];
   }
-  // Here and below: or a unit full of loops would call it.
+  // Inlined always: compilers call it from files that are full of loops.
   [[gnu::always_inline]] bool needs(int i) { return needed(*edge(i).node); }
 
   // gy, for the rule's last use of it; checks want it once more.

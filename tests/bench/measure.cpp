@@ -154,6 +154,17 @@ int run(const std::string& contender, const std::string& workload,
   const auto whole = [&](const char* key, std::int64_t otherwise) {
     return keys.contains(key) ? static_cast<std::int64_t>(keys[key]) : otherwise;
   };
+  const auto is = [](const std::string& known) {
+    return [&known](const char* word) { return known == word; };
+  };
+  constexpr const char* kWorkloads[] = {"W1", "W2", "W3", "W4", "W5", "W6"};
+  constexpr const char* kContenders[] = {"hand", "softtape", "softtape-composed"};
+  if (std::none_of(std::begin(kWorkloads), std::end(kWorkloads), is(workload)) ||
+      std::none_of(std::begin(kContenders), std::end(kContenders), is(contender))) {
+    std::fprintf(stderr, "Not a contender and a workload (W1 to W6): %s %s\n", contender.c_str(),
+                 workload.c_str());
+    return 2;
+  }
   Sizes sizes = sizes_of(workload);
   sizes.batch = whole("batch", sizes.batch);
   sizes.tokens = whole("tokens", sizes.tokens);
